@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     own::{OwnStage, OwnStrategy},
-    spec::{self, Factory, Inputs, PolicySpec, Registered, SpecError, put_over},
+    settings::SpecError,
+    spec::{self, Factory, Inputs, PolicySpec, Registered, put_over},
 };
 
 /// Stages and whole strategies that a policy may name besides the built-in ones.

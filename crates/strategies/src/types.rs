@@ -45,8 +45,11 @@ pub fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error
     micros(from).map(Duration::from_micros)
 }
 
-/// A text that `parse` knows.
-pub(crate) fn parsed<'de, D: Deserializer<'de>, T>(
+/// A text that `parse` knows, for serde's `deserialize_with`; messages call it `what`.
+///
+/// # Errors
+/// The value is no such text.
+pub fn parsed<'de, D: Deserializer<'de>, T>(
     from: D,
     what: &'static str,
     parse: impl FnOnce(&str) -> Option<T>,

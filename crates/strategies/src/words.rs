@@ -40,7 +40,7 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 /// The known name that is most similar to a mistyped one.
-pub fn closest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(crate) fn closest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     known
         .iter()
         .map(|candidate| (distance(name, candidate), *candidate))

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use election_core::strategy::{MemberRecord, Round, SiteId, Windows, utc};
 use serde::Deserialize;
-use strategies::{Comparison, Filter, OwnStage, Standing, spec::duration};
+use strategies::{Comparison, Filter, OwnStage, Standing, settings::duration};
 
 /// Ranks members whose hosts are being patched, or soon will be, behind the others: such a host may restart at any
 /// time.

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, de::Error as _};
+
 use super::{
-    parse::{HOUR, Mismatch, Parse, choice},
+    parse::{HOUR, MILLISECOND, Parse, choice},
     reader::Section,
     table::{required, table, value},
-    tree::{Node, Value},
 };
 
-const TIMEOUT: Duration = Duration::from_secs(10);
 const MOST_COMMANDS: usize = 16;
 
 table! {
@@ -27,14 +27,30 @@ table! {
 }
 
 /// One command that fences.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "a table such as { command = [\"/usr/bin/fence\"], timeout = \"10s\" }")]
 pub struct FenceCommand {
     /// Its name in logs and reports.
+    #[serde(default)]
     pub name: String,
     /// The program and its arguments; environment and directory as for the job.
+    #[serde(deserialize_with = "Parse::read")]
     pub command: Vec<String>,
     /// After which it is killed with everything it started, and counts as failed.
+    #[serde(default = "usual_timeout", deserialize_with = "read_timeout")]
     pub timeout: Duration,
+}
+
+fn usual_timeout() -> Duration {
+    Duration::from_secs(10)
+}
+
+fn read_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let timeout = Duration::read(from)?;
+    if !(MILLISECOND..=HOUR).contains(&timeout) {
+        return Err(D::Error::custom(format!("{timeout:?} is out of range; 1ms to 1h is valid")));
+    }
+    Ok(timeout)
 }
 
 choice! {
@@ -45,7 +61,6 @@ choice! {
         /// The takeover continues: the job may run twice.
         Continue = "continue",
     }
-    later: []
 }
 
 impl Fence {
@@ -82,28 +97,8 @@ fn usual_name(command: &[String], at: usize) -> String {
 }
 
 impl Parse for FenceCommand {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let Value::Table(mut entries) = node.structured() else {
-            let example = "a table, such as { command = [\"/usr/bin/fence\"], timeout = \"10s\" }";
-            return Err(node.expected(example));
-        };
-        let command = entries.remove("command");
-        let command =
-            command.ok_or_else(|| "it has no command: the program to run and its arguments".to_owned())?;
-        let parsed = Self {
-            name: entry("name", entries.remove("name").as_ref())?.unwrap_or_default(),
-            command: entry("command", Some(&command))?.unwrap_or_default(),
-            timeout: entry("timeout", entries.remove("timeout").as_ref())?.unwrap_or(TIMEOUT),
-        };
-        if let Some((key, node)) = entries.first_key_value() {
-            let message = format!("{key}: unknown key; valid: command, timeout, name");
-            return Err(Mismatch { message, at: Some(node.key_origin.clone()) });
-        }
-        if !(Duration::from_millis(1)..=HOUR).contains(&parsed.timeout) {
-            let message = format!("timeout: {:?} is out of range; 1ms to 1h is valid", parsed.timeout);
-            return Err(message.into());
-        }
-        Ok(parsed)
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::deserialize(from)
     }
 
     fn show(&self) -> String {
@@ -123,14 +118,4 @@ impl Parse for FenceCommand {
             "additionalProperties": false
         })
     }
-}
-
-fn entry<T: Parse>(key: &str, node: Option<&Node>) -> Result<Option<T>, Mismatch> {
-    let parse = |node: &Node| {
-        T::parse(node).map_err(|wrong| Mismatch {
-            message: format!("{key}: {}", wrong.message),
-            at: Some(wrong.at.unwrap_or_else(|| node.origin.clone())),
-        })
-    };
-    node.map(parse).transpose()
 }

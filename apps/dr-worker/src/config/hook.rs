@@ -27,7 +27,6 @@ choice! {
         /// The hook runs beside everything else, and can neither delay nor refuse anything.
         Async = "async",
     }
-    later: []
 }
 
 table! {

@@ -1,10 +1,11 @@
 use std::{fmt, path::PathBuf};
 
+use serde::Deserializer;
+
 use super::{
-    parse::{Mismatch, Parse, choice},
+    parse::{Parse, choice, made},
     reader::Section,
     table::{derived, nested, nested_as, optional, table, value},
-    tree::Node,
 };
 use crate::tls::{Contents, PairFiles, Tls, TlsFiles, Unusable};
 
@@ -64,7 +65,6 @@ choice! {
         /// Who has a certificate of `http.tls.client_ca_file`.
         Certificate = "certificate",
     }
-    later: []
 }
 
 choice! {
@@ -77,7 +77,6 @@ choice! {
         /// Who has a certificate of `http.tls.client_ca_file`.
         Certificate = "certificate",
     }
-    later: []
 }
 
 impl HttpConfig {
@@ -170,16 +169,19 @@ impl fmt::Display for HostPort {
 }
 
 impl Parse for HostPort {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let text = String::parse(node)?;
-        let wrong = || Mismatch::from(format!("{text:?} is not a host:port, such as \"127.0.0.1:7080\""));
-        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let port = port.parse().map_err(|_| wrong())?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() || host.contains(char::is_whitespace) {
-            return Err(wrong());
-        }
-        Ok(Self { host: host.to_owned(), port })
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        made(from, |text: String| {
+            let wrong = || format!("{text:?} is not a host:port, such as \"127.0.0.1:7080\"");
+            let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+            let port = port.parse().map_err(|_| wrong())?;
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            if host.is_empty() || host.contains(char::is_whitespace) {
+                return Err(wrong());
+            }
+            Ok(Self { host: host.to_owned(), port })
+        })
     }
 
     fn show(&self) -> String {

@@ -38,7 +38,6 @@ choice! {
         /// `drill.probe`
         DrillProbe = "drill.probe",
     }
-    later: []
 }
 
 impl From<HookName> for Helper {

@@ -2,18 +2,18 @@ use std::{sync::Arc, time::Duration};
 
 use election_core::config::OnPause;
 use job_guard::{ReadyProbe, StopSignal};
+use serde::Deserializer;
 
 use super::{
     drill_orders::{DrillConfig, JobDrill},
     fence::Fence,
     key::Reach,
     output::OutputKeys,
-    parse::{Mismatch, Parse, choice},
+    parse::{Parse, choice, made},
     policy::PolicyConfig,
     reader::Section,
     spec::JobSpec,
     table::{flat, nested, table, value},
-    tree::Node,
 };
 
 table! {
@@ -48,13 +48,13 @@ choice! {
         /// The first member to create the leader znode follows.
         Single = "single",
     }
-    later: []
 }
 
 impl Parse for StopSignal {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let name = String::parse(node)?;
-        name.parse().map_err(|e| Mismatch::from(format!("{e}")))
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        made(from, |name: String| name.parse())
     }
 
     fn show(&self) -> String {

@@ -1,14 +1,14 @@
 use std::path::PathBuf;
 
 use job_guard::RotatedFile;
+use serde::Deserializer;
 use tracing_subscriber::filter::Targets;
 
 use super::{
     Config, Sources,
     output::Rotation,
-    parse::{Mismatch, Parse},
+    parse::{Parse, made},
     table::{flat, flat_as, optional, table},
-    tree::Node,
 };
 
 table! {
@@ -55,8 +55,10 @@ pub(crate) fn read_levels(levels: &str) -> Result<Targets, String> {
 }
 
 impl Parse for Targets {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        read_levels(&String::parse(node)?).map_err(Mismatch::from)
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        made(from, |levels: String| read_levels(&levels))
     }
 
     fn show(&self) -> String {

@@ -1,10 +1,11 @@
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
+use serde::Deserializer;
+
 use super::{
-    parse::{DAY, MILLISECOND, MINUTE, Mismatch, Parse, SECOND, choice},
+    parse::{DAY, MILLISECOND, MINUTE, Parse, SECOND, choice, made},
     reader::Section,
     table::{nested, optional, optional_nested, required, table, tables, value},
-    tree::Node,
 };
 
 choice! {
@@ -29,7 +30,6 @@ choice! {
         /// A request of an operator was refused, has failed or has expired.
         RequestFailed = "request-failed",
     }
-    later: []
 }
 
 table! {
@@ -138,16 +138,18 @@ impl fmt::Debug for WebhookUrl {
 }
 
 impl Parse for WebhookUrl {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        // The text may be a secret.
-        let url = reqwest::Url::parse(&String::parse(node)?).map_err(|why| format!("it is no URL: {why}"))?;
-        match url.scheme() {
-            "http" => Ok(Self(url)),
-            "https" if cfg!(feature = "tls") => Ok(Self(url)),
-            scheme => {
-                Err(format!("{scheme} is not supported by this program; valid are http and https").into())
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        made(from, |text: String| {
+            // The text may be a secret.
+            let url = reqwest::Url::parse(&text).map_err(|why| format!("it is no URL: {why}"))?;
+            match url.scheme() {
+                "http" => Ok(Self(url)),
+                "https" if cfg!(feature = "tls") => Ok(Self(url)),
+                scheme => Err(format!("{scheme} is not supported by this program; valid are http and https")),
             }
-        }
+        })
     }
 
     fn show(&self) -> String {

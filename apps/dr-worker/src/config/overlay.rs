@@ -229,7 +229,7 @@ pub fn overlay_values(job: &str, text: &str) -> Result<BTreeMap<String, String>,
                 }
             }
             _ => {
-                let value = serde_json::Value::parse(node).map(|value| value.show()).unwrap_or_default();
+                let value = node.plain().show();
                 all.insert(path.to_owned(), mask(&value).into_owned());
             }
         }

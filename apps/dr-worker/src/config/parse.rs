@@ -1,18 +1,24 @@
 //! Typed values from values of the tree, or a message with what would be valid.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use election_core::{
     config::{MemberId, SiteId},
     internals::calendar::Windows,
 };
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
+use serde_json::Value as Plain;
+use strategies::settings;
 
 #[cfg(test)]
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::{
     dates::Dates,
-    tree::{Node, Origin, Value},
+    tree::{Node, Value},
 };
 
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
@@ -21,28 +27,22 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A value of another type or out of range.
-#[derive(Debug)]
-pub(super) struct Mismatch {
-    pub(super) message: String,
-    /// The exact position, if it is inside the value.
-    pub(super) at: Option<Origin>,
-}
-
-impl From<String> for Mismatch {
-    fn from(message: String) -> Self {
-        Self { message, at: None }
-    }
-}
-
 /// A type of value.
 pub(super) trait Parse: Sized {
-    /// Takes the value of a node.
-    fn parse(node: &Node) -> Result<Self, Mismatch>;
+    /// Whether it is written as a string, so that text from the environment is taken as it is.
+    const IS_TEXT: bool = false;
 
-    /// Takes an element of an array.
-    fn parse_element(node: &Node) -> Result<Self, Mismatch> {
-        Self::parse(node)
+    /// Takes the value, for [`settings::read`].
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
+
+    /// Takes an element of an array or a table.
+    fn read_element<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::read(from)
+    }
+
+    /// The value of a node, to be read.
+    fn plain(node: &Node) -> Plain {
+        if Self::IS_TEXT { node.plain_text() } else { node.plain() }
     }
 
     /// As it would be written in a file. Secrets are masked.
@@ -58,34 +58,61 @@ pub(super) trait Parse: Sized {
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
+/// A value as the reader takes it.
+pub(super) struct Whole<T>(pub(super) T);
+
+impl<'de, T: Parse> Deserialize<'de> for Whole<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        T::read(from).map(Self)
+    }
+}
+
+/// An element of an array or a table.
+struct Element<T>(T);
+
+impl<'de, T: Parse> Deserialize<'de> for Element<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        T::read_element(from).map(Self)
+    }
+}
+
+/// What `make` makes of what is written as a `T`.
+pub(super) fn made<'de, D: Deserializer<'de>, T: DeserializeOwned, M, E: fmt::Display>(
+    from: D,
+    make: impl FnOnce(T) -> Result<M, E>,
+) -> Result<M, D::Error> {
+    make(T::deserialize(from)?).map_err(D::Error::custom)
+}
+
 fn quoted(text: &str) -> String {
     toml_edit::Value::from(text).to_string()
 }
 
 impl Node {
-    pub(super) fn expected(&self, what: &str) -> Mismatch {
-        let found = match &self.value {
-            Value::Text(text) | Value::String(text) => format!("{text:?}"),
-            Value::Integer(number) => format!("the integer {number}"),
-            Value::Float(number) => format!("the number {number}"),
-            Value::Bool(yes) => format!("{yes}"),
-            other => other.kind().to_owned(),
-        };
-        format!("expected {what}, found {found}").into()
-    }
-
-    fn text(&self, what: &str) -> Result<String, Mismatch> {
+    /// Its value where a string is wanted.
+    fn plain_text(&self) -> Plain {
         match &self.value {
-            Value::String(text) => Ok(text.clone()),
             // `--set 'node.id="east-1"'` means the same as without the quotes.
             Value::Text(text) if text.len() > 1 && text.starts_with('"') && text.ends_with('"') => {
                 match text.parse::<toml_edit::Value>() {
-                    Ok(toml_edit::Value::String(inner)) => Ok(inner.into_value()),
-                    _ => Ok(text.clone()),
+                    Ok(toml_edit::Value::String(inner)) => Plain::String(inner.into_value()),
+                    _ => Plain::String(text.clone()),
                 }
             }
-            Value::Text(text) => Ok(text.clone()),
-            _ => Err(self.expected(what)),
+            Value::Text(text) => Plain::String(text.clone()),
+            _ => self.plain(),
+        }
+    }
+
+    /// Its value where no string is wanted.
+    pub(super) fn plain(&self) -> Plain {
+        match self.structured() {
+            Value::Text(text) | Value::String(text) => Plain::String(text),
+            Value::Integer(number) => number.into(),
+            Value::Float(number) => number.into(),
+            Value::Bool(yes) => Plain::Bool(yes),
+            Value::Array(elements) => elements.iter().map(Self::plain).collect(),
+            Value::Table(entries) => entries.into_iter().map(|(key, value)| (key, value.plain())).collect(),
         }
     }
 
@@ -123,17 +150,21 @@ impl Node {
 }
 
 impl Parse for String {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let text = node.text("a string in quotes")?;
-        if text.is_empty() {
-            return Err("it is empty; leave the key out instead".to_owned().into());
-        }
-        Ok(text)
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::deserialize(from)
     }
 
-    fn parse_element(node: &Node) -> Result<Self, Mismatch> {
-        // An empty argument of a command is an argument.
-        node.text("a string in quotes")
+    fn read_element<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        // An empty argument of a command is an argument, and an empty value is one in an environment.
+        match Plain::deserialize(from)? {
+            Plain::String(text) => Ok(text),
+            other => {
+                let found = settings::found(&other);
+                Err(D::Error::custom(format!("expected a string in quotes, found {found}")))
+            }
+        }
     }
 
     fn show(&self) -> String {
@@ -147,8 +178,10 @@ impl Parse for String {
 }
 
 impl Parse for PathBuf {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        String::parse(node).map(Self::from)
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::deserialize(from)
     }
 
     fn show(&self) -> String {
@@ -162,11 +195,8 @@ impl Parse for PathBuf {
 }
 
 impl Parse for bool {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        match node.structured() {
-            Value::Bool(yes) => Ok(yes),
-            _ => Err(node.expected("true or false, without quotes")),
-        }
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::deserialize(from)
     }
 
     fn show(&self) -> String {
@@ -180,11 +210,8 @@ impl Parse for bool {
 }
 
 impl Parse for i64 {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        match node.structured() {
-            Value::Integer(number) => Ok(number),
-            _ => Err(node.expected("an integer, without quotes")),
-        }
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::deserialize(from)
     }
 
     fn show(&self) -> String {
@@ -198,10 +225,11 @@ impl Parse for i64 {
 }
 
 impl Parse for u32 {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let number = i64::parse(node)?;
-        Self::try_from(number)
-            .map_err(|_| format!("{number} is out of range; 0 to {} is valid", Self::MAX).into())
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        made(from, |number: i64| {
+            let valid = || format!("{number} is out of range; 0 to {} is valid", Self::MAX);
+            Self::try_from(number).map_err(|_| valid())
+        })
     }
 
     fn show(&self) -> String {
@@ -217,8 +245,8 @@ impl Parse for u32 {
 macro_rules! as_u32 {
     ($($type:ty),*) => {$(
         impl Parse for $type {
-            fn parse(node: &Node) -> Result<Self, Mismatch> {
-                u32::parse(node).map(|number| number as Self)
+            fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                u32::read(from).map(|number| number as Self)
             }
 
             fn show(&self) -> String {
@@ -238,9 +266,10 @@ as_u32!(u64, usize);
 const DURATION: &str = "a duration: a string with a unit, such as \"10s\", \"250ms\" or \"1m 30s\"";
 
 impl Parse for Duration {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let text = node.text(DURATION)?;
-        humantime::parse_duration(text.trim()).map_err(|_| node.expected(DURATION))
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        settings::parsed(from, DURATION, |text| humantime::parse_duration(text.trim()).ok())
     }
 
     fn show(&self) -> String {
@@ -256,9 +285,10 @@ impl Parse for Duration {
 macro_rules! name {
     ($($type:ty),*) => {$(
         impl Parse for $type {
-            fn parse(node: &Node) -> Result<Self, Mismatch> {
-                let text = String::parse(node)?;
-                Self::new(text).map_err(|e| e.to_string().into())
+            const IS_TEXT: bool = true;
+
+            fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                made(from, |text: String| Self::new(text))
             }
 
             fn show(&self) -> String {
@@ -279,8 +309,8 @@ name!(MemberId, SiteId);
 macro_rules! texts {
     ($($type:ty),*) => {$(
         impl Parse for $type {
-            fn parse(node: &Node) -> Result<Self, Mismatch> {
-                Self::read(&Vec::<String>::parse(node)?).map_err(|e| e.to_string().into())
+            fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Self::read(&<Vec<String> as Parse>::read(from)?).map_err(D::Error::custom)
             }
 
             fn show(&self) -> String {
@@ -299,17 +329,9 @@ macro_rules! texts {
 texts!(Windows, Dates);
 
 impl<T: Parse> Parse for Vec<T> {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let Value::Array(elements) = node.structured() else {
-            return Err(node.expected("an array, such as [\"one\", \"two\"]"));
-        };
-        let parsed = elements.iter().enumerate().map(|(index, element)| {
-            T::parse_element(element).map_err(|wrong| Mismatch {
-                message: format!("element {}: {}", index + 1, wrong.message),
-                at: Some(wrong.at.unwrap_or_else(|| element.origin.clone())),
-            })
-        });
-        parsed.collect()
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let elements = Vec::<Element<T>>::deserialize(from)?;
+        Ok(elements.into_iter().map(|element| element.0).collect())
     }
 
     fn show(&self) -> String {
@@ -325,19 +347,18 @@ impl<T: Parse> Parse for Vec<T> {
 }
 
 impl Parse for BTreeMap<String, String> {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let Value::Table(entries) = node.structured() else {
-            return Err(node.expected("a table of strings, such as { name = \"value\" }"));
-        };
-        let parsed = entries.into_iter().map(|(name, entry)| {
-            // An empty value is a value in an environment.
-            let value = entry.text("a string in quotes").map_err(|wrong| Mismatch {
-                message: format!("{name}: {}", wrong.message),
-                at: Some(entry.origin.clone()),
-            })?;
-            Ok((name, value))
-        });
-        parsed.collect()
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let entries = BTreeMap::<String, Element<_>>::deserialize(from)?;
+        Ok(entries.into_iter().map(|(name, value)| (name, value.0)).collect())
+    }
+
+    fn plain(node: &Node) -> Plain {
+        match node.structured() {
+            Value::Table(entries) => {
+                entries.iter().map(|(name, value)| (name.clone(), value.plain_text())).collect()
+            }
+            _ => node.plain(),
+        }
     }
 
     fn identity(&self) -> String {
@@ -369,18 +390,9 @@ impl Parse for BTreeMap<String, String> {
 }
 
 impl Parse for BTreeMap<String, Vec<String>> {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let Value::Table(entries) = node.structured() else {
-            return Err(node.expected("a table of arrays, such as { name = [\"one\", \"two\"] }"));
-        };
-        let parsed = entries.into_iter().map(|(name, entry)| {
-            let values = Vec::parse(&entry).map_err(|wrong| Mismatch {
-                message: format!("{name}: {}", wrong.message),
-                at: Some(wrong.at.unwrap_or_else(|| entry.origin.clone())),
-            })?;
-            Ok((name, values))
-        });
-        parsed.collect()
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let entries = BTreeMap::<String, Element<_>>::deserialize(from)?;
+        Ok(entries.into_iter().map(|(name, value)| (name, value.0)).collect())
     }
 
     fn show(&self) -> String {
@@ -402,19 +414,8 @@ impl Parse for BTreeMap<String, Vec<String>> {
 
 /// As it is, for a crate that knows what it means.
 impl Parse for serde_json::Value {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let inside = |value: &Node| Self::parse(value);
-        Ok(match node.structured() {
-            Value::Text(text) | Value::String(text) => Self::String(text),
-            Value::Integer(number) => number.into(),
-            Value::Float(number) => number.into(),
-            Value::Bool(yes) => Self::Bool(yes),
-            Value::Array(elements) => Self::Array(elements.iter().map(inside).collect::<Result<_, _>>()?),
-            Value::Table(entries) => {
-                let entry = |(key, value): (String, Node)| Ok((key, inside(&value)?));
-                Self::Object(entries.into_iter().map(entry).collect::<Result<_, Mismatch>>()?)
-            }
-        })
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::deserialize(from)
     }
 
     fn show(&self) -> String {
@@ -451,8 +452,6 @@ impl Parse for serde_json::Value {
 pub(super) trait Words: Clone + PartialEq + 'static {
     /// The values and their words in the configuration.
     const WORDS: &[(&str, Self)];
-    /// Words of a later version.
-    const LATER: &[&str] = &[];
 
     /// The word of this value.
     fn word(&self) -> &'static str {
@@ -461,12 +460,13 @@ pub(super) trait Words: Clone + PartialEq + 'static {
 }
 
 impl<T: Words> Parse for T {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let text = String::parse(node)?;
-        let known = T::WORDS.iter().find(|(word, _)| *word == text);
-        known.map(|(_, value)| value.clone()).ok_or_else(|| {
-            let valid: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
-            unknown_word(&text, &valid, T::LATER)
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        made(from, |text: String| {
+            let known = T::WORDS.iter().find(|(word, _)| *word == text);
+            let unknown = || settings::not_known(&format!("{text:?}"), T::WORDS.iter().map(|(word, _)| word));
+            known.map(|(_, value)| value.clone()).ok_or_else(unknown)
         })
     }
 
@@ -488,7 +488,6 @@ macro_rules! choice {
         $vis:vis enum $name:ident {
             $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)*
         }
-        later: [$($later:literal),*]
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -505,14 +504,7 @@ macro_rules! choice {
 
         impl $crate::config::parse::Words for $name {
             const WORDS: &[(&str, Self)] = &[$(($word, Self::$variant)),*];
-            const LATER: &[&str] = &[$($later),*];
         }
     };
 }
 pub(super) use choice;
-
-pub(super) fn unknown_word(word: &str, valid: &[impl AsRef<str>], later: &[&str]) -> Mismatch {
-    let valid: Vec<_> = valid.iter().map(|word| format!("{:?}", word.as_ref())).collect();
-    let what = if later.contains(&word) { "is not supported by this version" } else { "is not known" };
-    format!("{word:?} {what}; valid: {}", valid.join(", ")).into()
-}

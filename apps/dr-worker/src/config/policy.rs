@@ -7,9 +7,9 @@ use election_core::{
 };
 use serde_json::{Map, Value};
 use strategies::{
-    AutoMoves, BelowSiteMinimum, Pipeline, PolicySpec,
+    AutoMoves, BelowSiteMinimum, Pipeline, PolicySpec, SpecError,
     meter::Publishing,
-    spec::{Inputs, Needs, SpecError},
+    spec::{Inputs, Needs},
 };
 
 use super::{

@@ -6,14 +6,14 @@ use std::{
 };
 
 use serde_json::Value as PolicyValue;
-use strategies::{Registry, spec::closest};
+use strategies::{Registry, settings};
 
 use crate::mask::mask;
 
 use super::{
     key::Terms,
     layers::KIND,
-    parse::Parse,
+    parse::{Parse, Whole},
     problem::Problem,
     tree::{Node, Origin, Value},
 };
@@ -153,14 +153,16 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Whether no problem with a key of this table was found.
+    /// Whether no problem with a key of this table, or inside its value, was found.
     pub(super) fn is_sound(&self, key: &str) -> bool {
         self.is_sound_at(&self.key(key))
     }
 
-    /// Whether no problem with this key, in full, was found.
+    /// Whether no problem with this key, in full, or inside its value, was found.
     pub(super) fn is_sound_at(&self, key: &str) -> bool {
-        self.findings.problems.iter().all(|problem| problem.key.as_deref() != Some(key))
+        let is_inside = |inside: &str| inside.is_empty() || inside.starts_with(['.', '[']);
+        let is_here = |full: &String| full.strip_prefix(key).is_some_and(is_inside);
+        !self.findings.problems.iter().any(|problem| problem.key.as_ref().is_some_and(is_here))
     }
 
     /// Whether a table of this kind has such a key.
@@ -185,15 +187,15 @@ impl<'a> Section<'a> {
     /// Takes a key's value, if it is set.
     pub(super) fn optional<T: Parse>(&mut self, key: &'static str) -> Option<T> {
         let node = self.ask(key)?;
-        match T::parse(&node) {
-            Ok(value) => {
+        match settings::read(&T::plain(&node)) {
+            Ok(Whole(value)) => {
                 self.show(key, &value, node.origin);
                 Some(value)
             }
-            Err(wrong) => {
-                let origin = wrong.at.unwrap_or(node.origin);
-                let full = self.key(key);
-                self.findings.problems.push(Problem::with_key(&origin, full, wrong.message));
+            Err(error) => {
+                for (path, message) in error.iter() {
+                    self.problem_within(&[&[key.to_owned()], path].concat(), message);
+                }
                 None
             }
         }
@@ -201,15 +203,16 @@ impl<'a> Section<'a> {
 
     /// Takes a key's value as it is, for a crate that knows what it means. [`show_raw`](Self::show_raw) shows it.
     pub(super) fn raw(&mut self, key: &'static str) -> Option<PolicyValue> {
-        PolicyValue::parse(&self.ask(key)?).ok()
+        Some(self.ask(key)?.plain())
     }
 
     /// Shows the value of such a key, or `default` if it is not set.
     pub(super) fn show_raw(&mut self, key: &'static str, default: Option<&PolicyValue>) {
-        let set = self.table.get(key).cloned();
-        let set = set.and_then(|node| Some((PolicyValue::parse(&node).ok()?, node.origin)));
-        match (set, default) {
-            (Some((value, origin)), _) => self.show(key, &value, origin),
+        match (self.table.get(key), default) {
+            (Some(node), _) => {
+                let (value, origin) = (node.plain(), node.origin.clone());
+                self.show(key, &value, origin);
+            }
             (None, Some(default)) => self.show(key, default, self.unset.clone()),
             (None, None) => {}
         }
@@ -269,10 +272,10 @@ impl<'a> Section<'a> {
 
     /// Reports a problem inside the value of a key. The steps to it are keys, and positions in arrays such as `[0]`.
     pub(super) fn problem_within(&mut self, path: &[String], message: &str) {
-        let Some(key) = path.first() else { return self.problem_here(message) };
+        let Some((key, path)) = path.split_first() else { return self.problem_here(message) };
         let (mut full, mut node) = (self.key(key), self.table.get(key).cloned());
         let mut origin = node.as_ref().map_or_else(|| self.origin.clone(), |node| node.origin.clone());
-        for step in &path[1..] {
+        for step in path {
             let inside = node.map(|node| node.structured());
             node = match &inside {
                 Some(Value::Table(table)) => table.get(step).cloned(),
@@ -305,13 +308,9 @@ impl<'a> Section<'a> {
             if self.free || node.outlived || self.known.contains(&name.as_str()) {
                 continue;
             }
-            let mut message = "unknown key".to_owned();
-            if let Some(close) = closest(name, &self.known) {
-                message.push_str(&format!("; did you mean {close:?}?"));
-            }
             let place =
                 if self.path.is_empty() { "at the top".to_owned() } else { format!("in [{}]", self.path) };
-            message.push_str(&format!("; valid {place}: {}", self.known.join(", ")));
+            let message = settings::unknown_key(name, &self.known, &place);
             self.findings.problems.push(Problem::with_key(&node.key_origin, self.key(name), message));
         }
     }

@@ -2,18 +2,19 @@
 
 use job_guard::Size;
 
-use super::{
-    parse::{Mismatch, Parse},
-    tree::Node,
-};
+use serde::Deserializer;
+use strategies::settings::parsed;
+
+use super::parse::Parse;
 
 const SIZE: &str =
     "a size: a string with a whole number and a unit, such as \"512KiB\", \"10MiB\" or \"2GiB\"";
 
 impl Parse for Size {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let text = String::parse(node)?;
-        text.parse().map_err(|_| Mismatch::from(format!("expected {SIZE}, found {text:?}")))
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, SIZE, |text| text.parse().ok())
     }
 
     fn show(&self) -> String {
@@ -28,13 +29,10 @@ impl Parse for Size {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::{Origin, Value};
     use super::*;
 
     fn parse(text: &str) -> Result<Size, String> {
-        let value = Value::String(text.to_owned());
-        let node = Node { value, origin: Origin::BuiltIn, key_origin: Origin::BuiltIn, outlived: false };
-        Size::parse(&node).map_err(|wrong| wrong.message)
+        Size::read(serde_json::Value::from(text)).map_err(|wrong| wrong.to_string())
     }
 
     #[test]

@@ -238,7 +238,7 @@ fn everything_wrong_is_reported_at_once_each_with_its_place() {
             "found \"soon\"",
         ),
         ("--set policy.slots=17: policy.slots: 17 leaders at once are not possible", "valid: 1 to 16"),
-        ("worker.toml:9:17: job.orders.command: element 2: expected a string", "found the integer 3"),
+        ("worker.toml:9:17: job.orders.command[1]: expected a string", "found the integer 3"),
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
     for (start, part) in expected {
@@ -312,9 +312,13 @@ fn fence_commands_have_an_order_names_and_enough_time() {
 
     for (commands, key, parts) in [
         ("[]", ".commands", &["0 commands"][..]),
-        ("[{ timeout = \"1s\" }]", ".commands", &["element 1", "it has no command"]),
-        ("[{ command = [\"a\"], after = \"1s\" }]", ".commands", &["after: unknown key", "valid: command"]),
-        ("[{ command = [\"a\"], timeout = \"2h\" }]", ".commands", &["timeout", "out of range"]),
+        ("[{ timeout = \"1s\" }]", ".commands[0].command", &["it is missing", "command = ["]),
+        (
+            "[{ command = [\"a\"], after = \"1s\" }]",
+            ".commands[0].after",
+            &["unknown key", "valid here: name"],
+        ),
+        ("[{ command = [\"a\"], timeout = \"2h\" }]", ".commands[0].timeout", &["out of range", "1ms to 1h"]),
         (
             "[{ command = [\"a\"] }, { command = [\"/x/a\"] }]",
             ".commands",

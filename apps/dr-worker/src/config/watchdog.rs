@@ -17,7 +17,6 @@ choice! {
         /// This node leads only with the device.
         Required = "required",
     }
-    later: []
 }
 
 table! {

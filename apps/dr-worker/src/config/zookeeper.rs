@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use strategies::settings::not_known;
 use zk_session::{DriverKind, LeaseTiming, TlsOptions};
 
 use super::{
-    parse::{HOUR, MILLISECOND, MINUTE, Mismatch, Parse, SECOND, choice, unknown_word},
+    parse::{HOUR, MILLISECOND, MINUTE, Parse, SECOND, choice, made},
     reader::Section,
     table::{derived, optional, optional_nested, required, table, value},
-    tree::Node,
 };
 use crate::{checked, host_fault::HostFault};
 
@@ -110,7 +110,6 @@ choice! {
         /// Every client may do anything.
         Open = "open",
     }
-    later: []
 }
 
 choice! {
@@ -123,13 +122,16 @@ choice! {
         /// Also the program, its environment, hooks and checks.
         All = "all",
     }
-    later: []
 }
 
 impl Parse for DriverKind {
-    fn parse(node: &Node) -> Result<Self, Mismatch> {
-        let word = String::parse(node)?;
-        word.parse().map_err(|_| unknown_word(&word, &Self::ALL.map(|kind| kind.to_string()), &[]))
+    const IS_TEXT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        made(from, |word: String| {
+            let unknown = || not_known(&format!("{word:?}"), Self::ALL.map(|kind| kind.to_string()));
+            word.parse().map_err(|_| unknown())
+        })
     }
 
     fn show(&self) -> String {
@@ -186,7 +188,6 @@ choice! {
         /// The same, by SASL DIGEST-MD5: the password is not sent.
         Sasl = "sasl",
     }
-    later: ["x509", "ip"]
 }
 
 /// The key of [`Auth::credentials_file`].

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::{
     Needs, Subject,
     named::{Factory, JOBS, Known, MEASURED, Nameable, Named, ROUND_TRIPS, Settings},
-    reader::{Findings, found, not_known},
 };
 use crate::{
     Comparison, Filter, OwnStage, Pipeline, Stage as _,
+    settings::{Findings, found, not_known},
     site_policy::SitePolicy,
     stages::{
         ApartFrom, Capacity, Class, FewerFailures, Hours, Incumbent, Latency, LeaderOf, Limit, OldestBallot,

@@ -3,7 +3,6 @@
 mod built_in;
 mod named;
 mod over;
-mod reader;
 mod sites;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -18,18 +17,13 @@ pub(crate) use named::{Factory, Registered};
 use named::{Known, Named};
 use over::ORDER;
 pub(crate) use over::put_over;
-pub use reader::SpecError;
 
-pub use crate::{
-    needs::{Inputs, Needs},
-    types::duration,
-    words::closest,
-};
-use reader::{Findings, not_known};
+pub use crate::needs::{Inputs, Needs};
 
 use crate::{
     own::{OwnStage, OwnStrategy},
     pipeline::Pipeline,
+    settings::{Findings, SpecError, not_known},
     site_policy::{AutoMoves, SitePolicy},
     stage::Stage as _,
     stages::{
@@ -146,12 +140,7 @@ impl PolicySpec {
         if let Some(strategy) = &strategy {
             check_beside(strategy.name, text, pipeline.as_deref().unwrap_or_default(), &mut findings);
         }
-        match findings.problems {
-            none if none.is_empty() => {
-                Ok(Self { subject: Subject::default(), sites, pipeline, rules, strategy })
-            }
-            problems => Err(SpecError(problems)),
-        }
+        findings.into_result(Some(Self { subject: Subject::default(), sites, pipeline, rules, strategy }))
     }
 
     /// The same policy for the election of this name. The stage `fair-share` draws its lots by it; without a name all

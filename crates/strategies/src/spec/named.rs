@@ -6,12 +6,11 @@ use election_core::strategy::SiteId;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{
-    Inputs, Needs,
-    reader::{Findings, found, not_known},
+use super::{Inputs, Needs};
+use crate::{
+    own::{OwnStage, OwnStrategy},
+    settings::{Findings, found, not_known},
 };
-
-use crate::own::{OwnStage, OwnStrategy};
 
 /// A stage or a strategy of a policy. Two are equal if their names and settings are.
 #[derive(Clone, Debug)]

@@ -1,4 +1,5 @@
-//! Reads typed settings with serde, and gathers all problems instead of stopping at the first.
+//! Reads typed settings with serde, and gathers all problems instead of stopping at the first: those of a policy, and
+//! those of a configuration that a policy is a part of.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,14 +12,42 @@ use serde::{
 };
 use serde_json::{Value, json};
 
+pub use crate::types::{duration, parsed};
 use crate::{types::EMPTY, words::closest};
 
-/// The steps to a value: keys, and positions in arrays such as `[0]`.
-pub(super) type Path = Vec<String>;
+/// Reads a value, and reports everything that is wrong with it. A type of serde is described in the words of a
+/// configuration; keys that a struct does not have, and texts of white space alone, are refused.
+///
+/// ```
+/// #[derive(Debug, serde::Deserialize)]
+/// struct Limits {
+///     most: u32,
+///     sites: Vec<String>,
+/// }
+///
+/// let text = serde_json::json!({ "most": "ten", "sites": ["east", 3], "leest": 1 });
+/// assert_eq!(
+///     strategies::settings::read::<Limits>(&text).unwrap_err().to_string(),
+///     "most: expected an integer, found \"ten\"\n\
+///      sites[1]: expected a string in quotes, found the integer 3\n\
+///      leest: unknown key; valid here: most, sites"
+/// );
+/// ```
+///
+/// # Errors
+/// All problems at once, each with the steps to it.
+pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, SpecError> {
+    let mut findings = Findings::default();
+    let read = findings.read(value, None);
+    findings.into_result(read)
+}
 
-/// All problems of a policy; at least one.
+/// The steps to a value: keys, and positions in arrays such as `[0]`.
+type Path = Vec<String>;
+
+/// All problems of settings; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpecError(pub(super) Vec<(Path, String)>);
+pub struct SpecError(Vec<(Path, String)>);
 
 impl SpecError {
     /// One by one: the steps to the value, which are keys and positions in arrays such as `[0]`; and what is wrong with
@@ -43,22 +72,27 @@ impl std::error::Error for SpecError {}
 
 /// The problems found, and the position of the reader.
 #[derive(Default)]
-pub(super) struct Findings {
-    pub(super) problems: Vec<(Path, String)>,
+pub(crate) struct Findings {
+    pub(crate) problems: Vec<(Path, String)>,
     path: Path,
 }
 
 impl Findings {
-    pub(super) fn say(&mut self, message: impl Into<String>) {
+    /// What has been read, if there is no problem.
+    pub(crate) fn into_result<T>(self, read: Option<T>) -> Result<T, SpecError> {
+        read.filter(|_| self.problems.is_empty()).ok_or(SpecError(self.problems))
+    }
+
+    pub(crate) fn say(&mut self, message: impl Into<String>) {
         self.problems.push((self.path.clone(), message.into()));
     }
 
-    pub(super) fn say_of(&mut self, key: &str, message: impl Into<String>) {
+    pub(crate) fn say_of(&mut self, key: &str, message: impl Into<String>) {
         self.at(key, |findings| findings.say(message));
     }
 
     /// Runs `read` with this step added to the path.
-    pub(super) fn at<T>(&mut self, step: impl Into<String>, read: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn at<T>(&mut self, step: impl Into<String>, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step.into());
         let read = read(self);
         self.path.pop();
@@ -72,7 +106,7 @@ impl Findings {
     /// value there: first it leaves the value out, then, if the type requires one, it uses a placeholder.
     ///
     /// `tag` is a key of the table that was already read.
-    pub(super) fn read<T: DeserializeOwned>(
+    pub(crate) fn read<T: DeserializeOwned>(
         &mut self,
         value: &Value,
         tag: Option<&'static str>,
@@ -231,7 +265,7 @@ fn words(expected: &dyn Expected) -> String {
 }
 
 /// What a value is, after 'found'.
-pub(super) fn found(value: &Value) -> String {
+pub fn found(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),
         Value::Number(number) if number.is_f64() => format!("the number {number}"),
@@ -243,7 +277,7 @@ pub(super) fn found(value: &Value) -> String {
 }
 
 /// That a value is none of these words.
-pub(super) fn not_known(found: &str, valid: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+pub fn not_known(found: &str, valid: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let valid: Vec<_> = valid.into_iter().map(|word| format!("{:?}", word.as_ref())).collect();
     format!("{found} is not known; valid: {}", valid.join(", "))
 }
@@ -298,19 +332,20 @@ impl<'a> Reader<'a> {
             let at = self.below(key);
             if self.failed.covering(&at).is_none() {
                 let tag = self.failed.tag.filter(|_| self.at.len() == self.failed.root);
-                return Err(Stop::custom(unknown_key(key, tag.iter().chain(fields))).at(&at));
+                let valid: Vec<_> = tag.iter().chain(fields).copied().collect();
+                return Err(Stop::custom(unknown_key(key, &valid, "here")).at(&at));
             }
         }
         made
     }
 }
 
-fn unknown_key<'a>(key: &str, valid: impl Iterator<Item = &'a &'a str>) -> String {
-    let valid: Vec<_> = valid.copied().collect();
-    let meant = closest(key, &valid).map(|close| format!("; did you mean {close:?}?")).unwrap_or_default();
-    match &valid[..] {
-        [] => "unknown key; none is valid here".to_owned(),
-        valid => format!("unknown key{meant}; valid here: {}", valid.join(", ")),
+/// That a table has no such key, and which it has: `place` follows 'valid'.
+pub fn unknown_key(key: &str, valid: &[&str], place: &str) -> String {
+    let meant = closest(key, valid).map(|close| format!("; did you mean {close:?}?")).unwrap_or_default();
+    match valid {
+        [] => format!("unknown key; none is valid {place}"),
+        valid => format!("unknown key{meant}; valid {place}: {}", valid.join(", ")),
     }
 }
 
