@@ -51,7 +51,7 @@ impl Rules {
         Ok(Self {
             policy: job.policy.engine(job.spec.stop_budget(), job.fenced),
             strategy: job.policy.strategy(),
-            sites: job.policy.who.sites().to_vec(),
+            sites: job.policy.who.site_policy.sites.clone(),
         })
     }
 }

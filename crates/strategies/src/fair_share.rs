@@ -89,19 +89,17 @@ impl FairShare {
     /// the first counts.
     pub fn plan(&self, nodes: &[Node], elections: &[Election]) -> Plan {
         let mut state = State::new(nodes, elections);
-        let before = state.counts();
+        let before = state.counts.clone();
         let (places, nowhere) = state.place();
         let placed = state.at.clone();
         let mut now = placed.clone();
         let mut is_open = true;
         while let Some(chain) = state.chain() {
             let moved = state.moved(&placed);
-            if is_open && (moved == 0 || moved + chain.len() <= self.at_most) && self.at_most > 0 {
-                state.follow(&chain);
+            is_open &= (moved == 0 || moved + chain.len() <= self.at_most) && self.at_most > 0;
+            chain.into_iter().for_each(|(election, node)| state.put(election, node));
+            if is_open {
                 now.clone_from(&state.at);
-            } else {
-                is_open = false;
-                state.follow(&chain);
             }
         }
         let left = state.moved(&now);
@@ -150,19 +148,12 @@ impl<'a> State<'a> {
             .collect();
         let none = vec![None; elections.len()];
         let (movable, counts) = (vec![BTreeSet::new(); nodes.len()], vec![0; nodes.len()]);
+        let leaders: Vec<_> = elections.iter().map(|e| number(e.leader.as_ref()?)).collect();
         let mut state = State { fit, at: none, movable, counts, nodes, elections };
-        for index in 0..state.elections.len() {
-            let leader = state.elections[index].leader.as_ref();
-            let number = leader.and_then(|id| state.nodes.binary_search_by(|n| n.member.cmp(id)).ok());
-            if let Some(node) = number {
-                state.put(index, node);
-            }
+        for (election, leader) in leaders.into_iter().enumerate() {
+            leader.into_iter().for_each(|node| state.put(election, node));
         }
         state
-    }
-
-    fn counts(&self) -> Vec<u64> {
-        self.counts.clone()
     }
 
     fn put(&mut self, election: usize, node: usize) {
@@ -176,6 +167,13 @@ impl<'a> State<'a> {
         }
     }
 
+    /// The nodes that can lead an election.
+    fn fit_for(&self, election: usize) -> impl Iterator<Item = usize> {
+        let fit = self.fit[election].as_ref();
+        let all = if fit.is_none() { 0..self.nodes.len() } else { 0..0 };
+        fit.into_iter().flatten().copied().chain(all)
+    }
+
     fn moved(&self, since: &[Option<usize>]) -> usize {
         self.at.iter().zip(since).filter(|(now, then)| now != then).count()
     }
@@ -183,25 +181,10 @@ impl<'a> State<'a> {
     /// Compares what two nodes would lead for their weights: `(node, leaderships)`.
     fn compare(&self, (a, led_by_a): (usize, u64), (b, led_by_b): (usize, u64)) -> Ordering {
         let weight = |node: usize| u128::from(self.nodes[node].weight);
-        // A node of weight 0 that leads any leads more than all others.
-        match (weight(a), weight(b)) {
-            (0, 0) => Ordering::Equal,
-            (0, _) => {
-                if led_by_a == 0 {
-                    Ordering::Less
-                } else {
-                    Ordering::Greater
-                }
-            }
-            (_, 0) => {
-                if led_by_b == 0 {
-                    Ordering::Greater
-                } else {
-                    Ordering::Less
-                }
-            }
-            (weight_a, weight_b) => (u128::from(led_by_a) * weight_b).cmp(&(u128::from(led_by_b) * weight_a)),
-        }
+        let (weight_a, weight_b) = (weight(a), weight(b));
+        // A node of weight 0 that leads any leads more than all others, and one that leads none less.
+        let by_weight = (u128::from(led_by_a) * weight_b).cmp(&(u128::from(led_by_b) * weight_a));
+        by_weight.then((weight_a > 0).cmp(&(weight_b > 0)))
     }
 
     /// Of these nodes the one that would lead least for its weight with one more.
@@ -219,10 +202,7 @@ impl<'a> State<'a> {
             if self.at[election].is_some() {
                 continue;
             }
-            let best = match &self.fit[election] {
-                Some(fit) => self.least(fit.iter().copied()),
-                None => self.least(0..self.nodes.len()),
-            };
+            let best = self.least(self.fit_for(election));
             let name = self.elections[election].name.clone();
             let Some(node) = best else {
                 nowhere.push(name);
@@ -263,10 +243,7 @@ impl<'a> State<'a> {
                         queue.push_back(to);
                     }
                 };
-                match &self.fit[election] {
-                    Some(fit) => fit.iter().copied().for_each(&mut reach),
-                    None => (0..self.nodes.len()).for_each(&mut reach),
-                }
+                self.fit_for(election).for_each(&mut reach);
                 if reached.len() == open {
                     break;
                 }
@@ -274,9 +251,7 @@ impl<'a> State<'a> {
         }
         let receiver = self.least(reached.into_iter())?;
         let gains = self.compare((receiver, self.counts[receiver] + 1), (giver, self.counts[giver])).is_lt();
-        if !gains {
-            return None;
-        }
+        gains.then_some(())?;
         let mut chain = Vec::new();
         let mut node = receiver;
         while let Some((from, election)) = through[node] {
@@ -284,12 +259,6 @@ impl<'a> State<'a> {
             node = from;
         }
         Some(chain)
-    }
-
-    fn follow(&mut self, chain: &Chain) {
-        for &(election, node) in chain {
-            self.put(election, node);
-        }
     }
 
     fn leads(&self, node: usize, count: u64) -> String {

@@ -25,7 +25,7 @@ pub use own::{OwnStage, OwnStrategy};
 pub use pipeline::Pipeline;
 pub use registry::Registry;
 pub use settings::SpecError;
-pub use site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SlotSpread};
+pub use site_policy::{AutoMoves, BelowSiteMinimum, OnLeaderFailure, SitePolicy, SlotSpread};
 pub use spec::PolicySpec;
 pub use stage::{Comparison, Filter, Stage, Standing};
 pub use steadiness::Steadiness;

@@ -60,8 +60,7 @@ impl Pipeline {
 mod tests {
     use super::*;
     use crate::{
-        AutoMoves,
-        site_policy::SitePolicy,
+        AutoMoves, PolicySpec, SitePolicy,
         stages::{OldestBallot, Share},
         testing::{View, ballot, member, sites, unhealthy, with_priority},
     };
@@ -71,7 +70,8 @@ mod tests {
     }
 
     fn two_sites(auto_moves: AutoMoves) -> (Pipeline, View) {
-        let policy = SitePolicy { sites: sites(["east", "west"]), auto_moves, ..SitePolicy::default() };
+        let policy =
+            PolicySpec::for_sites(sites(["east", "west"])).with(|policy| policy.auto_moves = auto_moves);
         let members = [
             member("east-1", "east", 1),
             member("east-2", "east", 2),
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_site_without_a_preference_has_none_apart() {
         let (_, view) = two_sites(AutoMoves::None);
-        let pipeline = SitePolicy::default().pipeline();
+        let pipeline = PolicySpec::default().pipeline();
         assert_eq!(peers(&pipeline, &view), ["east-1", "east-2", "west-1"]);
     }
 

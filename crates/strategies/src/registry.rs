@@ -1,6 +1,6 @@
 //! Stages and strategies of another crate, by the names that a policy knows them by.
 
-use std::{collections::BTreeMap, error::Error, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use election_core::strategy::SiteId;
 use serde::de::DeserializeOwned;
@@ -162,16 +162,11 @@ impl PartialEq for Registry {
 }
 
 /// Why a name cannot be registered.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} {why}")]
 pub struct RegistryError {
     name: &'static str,
     why: &'static str,
-}
-
-impl fmt::Display for RegistryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {}", self.name, self.why)
-    }
 }
 
 /// As `Display`, for a `main` that returns it.
@@ -180,8 +175,6 @@ impl fmt::Debug for RegistryError {
         fmt::Display::fmt(self, f)
     }
 }
-
-impl Error for RegistryError {}
 
 #[cfg(test)]
 mod tests {

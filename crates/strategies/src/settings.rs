@@ -45,8 +45,9 @@ pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, SpecError> {
 /// The steps to a value: keys, and positions in arrays such as `[0]`.
 type Path = Vec<String>;
 
-/// All problems of settings; at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// All problems of settings; at least one. Its text has a line for each: `rules[0].pipeline[1].first: ...`
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.0))]
 pub struct SpecError(Vec<(Path, String)>);
 
 impl SpecError {
@@ -57,18 +58,13 @@ impl SpecError {
     }
 }
 
-impl fmt::Display for SpecError {
-    /// A line each: `rules[0].pipeline[1].first: ...`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = |(path, message): &(Path, String)| {
-            let path = path.join(".").replace(".[", "[");
-            format!("{path}: {message}")
-        };
-        f.write_str(&self.0.iter().map(line).collect::<Vec<_>>().join("\n"))
-    }
+fn lines(problems: &[(Path, String)]) -> String {
+    let line = |(path, message): &(Path, String)| {
+        let path = path.join(".").replace(".[", "[");
+        format!("{path}: {message}")
+    };
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
-
-impl std::error::Error for SpecError {}
 
 /// The problems found, and the position of the reader.
 #[derive(Default)]
@@ -197,7 +193,8 @@ impl Failed {
 }
 
 /// An error of one attempt.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 struct Stop {
     at: Option<Path>,
     message: String,
@@ -210,14 +207,6 @@ impl Stop {
         Self { at: self.at.or_else(|| Some(at.clone())), ..self }
     }
 }
-
-impl fmt::Display for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Stop {}
 
 impl de::Error for Stop {
     fn custom<T: fmt::Display>(message: T) -> Self {

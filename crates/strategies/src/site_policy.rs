@@ -10,25 +10,35 @@ use serde_json::Value;
 use crate::{
     pipeline::Pipeline,
     stages::{
-        FailedLast, FewerFailures, Incumbent, Minimum, OldestBallot, OtherSite, Priority, SameSite,
-        SiteAllowed, SiteMinimum, SiteOrder, Software, Spread as SpreadStage, YoungestBallot,
+        FailedLast, FewerFailures, Incumbent, Minimum, OtherSite, SameSite, SiteAllowed, SiteMinimum,
+        SiteOrder, Spread as SpreadStage,
     },
     types::distinct,
 };
 
-/// The keys of a policy. Those that are written are the settings of sites; the others are read with what they name.
+/// The settings of sites of a [`PolicySpec`](crate::PolicySpec).
+// All keys of a policy. Those that are not written are read with what they name.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
-pub(crate) struct SitePolicy {
+#[non_exhaustive]
+pub struct SitePolicy {
+    /// The sites, the most preferred first. Members of other sites come after all of them.
     #[serde(deserialize_with = "distinct")]
-    pub(crate) sites: Vec<SiteId>,
+    pub sites: Vec<SiteId>,
+    /// No member of these sites may lead.
     #[serde(deserialize_with = "distinct")]
-    pub(crate) forbidden_sites: Vec<SiteId>,
-    pub(crate) site_minimum: Minimum,
-    pub(crate) below_site_minimum: BelowSiteMinimum,
-    pub(crate) on_leader_failure: OnLeaderFailure,
-    pub(crate) auto_moves: AutoMoves,
-    pub(crate) spread: SlotSpread,
+    pub forbidden_sites: Vec<SiteId>,
+    /// A site with fewer fit members than this goes after the sites that have as many. 1 in all sites by default: no
+    /// minimum.
+    pub site_minimum: Minimum,
+    /// Whether members of a site below its minimum are elected at all.
+    pub below_site_minimum: BelowSiteMinimum,
+    /// The member that follows a leader that failed.
+    pub on_leader_failure: OnLeaderFailure,
+    /// The automatic moves of leadership.
+    pub auto_moves: AutoMoves,
+    /// Whether the leaders of several slots are spread over the sites.
+    pub spread: SlotSpread,
     #[serde(skip_serializing)]
     pub(crate) pipelines: BTreeMap<String, Value>,
     #[serde(skip_serializing)]
@@ -101,25 +111,9 @@ pub enum SlotSpread {
 }
 
 impl SitePolicy {
-    /// The pipelines that carry this policy out.
-    pub(crate) fn pipeline(&self) -> Pipeline {
-        // Without the incumbent: the move is ordered.
-        let planned =
-            |pipeline: Pipeline| pipeline.compare(self.site_order()).compare(Priority).compare(OldestBallot);
-        let usual = |pipeline: Pipeline| {
-            pipeline.compare(self.site_order()).compare(Incumbent).compare(Priority).compare(OldestBallot)
-        };
-        // Members that have been restarted go before those that have not.
-        let stopping = |pipeline: Pipeline| {
-            let pipeline = pipeline.compare(self.site_order()).compare(Priority);
-            pipeline.compare(Software::default()).compare(YoungestBallot)
-        };
-        self.pipeline_over(usual, planned, stopping)
-    }
-
-    /// The other settings before these orders: the usual one, that of a move in which the incumbent goes or stays
+    /// The pipelines that carry this policy out: these settings before these orders, the usual one, that of a move in which the incumbent goes or stays
     /// regardless of its rank, and that of a leader that shuts down.
-    pub(crate) fn pipeline_over(
+    pub(crate) fn pipeline(
         &self,
         usual: impl Fn(Pipeline) -> Pipeline,
         planned: impl Fn(Pipeline) -> Pipeline,
@@ -205,7 +199,11 @@ impl SitePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::sites;
+    use crate::{PolicySpec, testing::sites};
+
+    fn pipeline(policy: SitePolicy) -> Pipeline {
+        PolicySpec::default().with(|set| *set = policy).pipeline()
+    }
 
     #[test]
     fn forbidden_sites_and_the_site_minimum_are_part_of_every_pipeline() {
@@ -222,7 +220,7 @@ mod tests {
                 auto_moves,
                 ..SitePolicy::default()
             };
-            let pipeline = policy.pipeline();
+            let pipeline = pipeline(policy);
             for cause in Cause::ALL {
                 let stages: Vec<_> = pipeline.for_cause(cause).stages().collect();
                 let ahead = match cause {
@@ -245,7 +243,7 @@ mod tests {
         let fit = "healthy priority not-excluded site-healthy site-open";
         let policy = |on_leader_failure, auto_moves| {
             let sites = sites(["east", "west"]);
-            SitePolicy { sites, on_leader_failure, auto_moves, ..SitePolicy::default() }.pipeline()
+            pipeline(SitePolicy { sites, on_leader_failure, auto_moves, ..SitePolicy::default() })
         };
         for on_failure in
             [OnLeaderFailure::OtherSite, OnLeaderFailure::PreferOrder, OnLeaderFailure::SameSiteFirst]
@@ -302,7 +300,7 @@ mod tests {
             ..SitePolicy::default()
         };
         let ahead = |auto_moves, cause| {
-            let pipeline = of(auto_moves).pipeline();
+            let pipeline = pipeline(of(auto_moves));
             let stages = pipeline.for_cause(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
             stages.take(3).collect::<Vec<_>>().join(" ")
         };

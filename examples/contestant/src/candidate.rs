@@ -222,8 +222,8 @@ async fn enrolled(election: &Election) {
 fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
     Ok(match arguments.recipe {
         RecipeName::Elector => {
-            let policy =
-                PolicySpec::for_sites([SITE.parse()?]).with_on_leader_failure(OnLeaderFailure::PreferOrder);
+            let policy = PolicySpec::for_sites([SITE.parse()?])
+                .with(|policy| policy.on_leader_failure = OnLeaderFailure::PreferOrder);
             Recipe::Elector(policy.strategy())
         }
         RecipeName::Queue => Recipe::Queue(match arguments.format {

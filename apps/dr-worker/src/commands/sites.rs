@@ -21,7 +21,7 @@ pub(crate) fn check_sites<'a>(
     let ordered = drained.iter().chain(failed).chain(preferred_site).chain(site_order);
     let members = snapshot.members.iter().map(|member| &member.site);
     let policy = operator.config.policy_of(job);
-    let known: BTreeSet<_> = policy.who.sites().iter().chain(members).chain(ordered).collect();
+    let known: BTreeSet<_> = policy.who.site_policy.sites.iter().chain(members).chain(ordered).collect();
     let unknown = sites.into_iter().find(|site| !known.contains(*site));
     let Some(unknown) = unknown else { return Ok(()) };
     let known: Vec<_> = known.iter().map(|site| site.as_str()).collect();

@@ -6,7 +6,10 @@ use std::{
 };
 
 use job_guard::JobOutput;
-use strategies::stages::{Capacity, Share};
+use strategies::{
+    SitePolicy,
+    stages::{Capacity, Share},
+};
 
 use super::{
     Config,
@@ -51,7 +54,7 @@ impl Config {
 
 /// A site that is not in the order of sites is likely to be a typing error.
 fn check_site(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
-    let (sites, forbidden) = (job.policy.who.sites(), job.policy.who.forbidden_sites());
+    let SitePolicy { sites, forbidden_sites: forbidden, .. } = &job.policy.who.site_policy;
     if !sites.is_empty() && !sites.contains(&node.site) && !forbidden.contains(&node.site) {
         let all: Vec<_> = sites.iter().map(|site| site.as_str()).collect();
         section.problem(

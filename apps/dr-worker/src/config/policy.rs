@@ -287,18 +287,18 @@ impl PolicyConfig {
     /// Checks the keys together; `before` is the number of slots of [policy].
     fn check(&self, section: &mut Section<'_>, before: usize) {
         if self.election.confirm == Confirm::CrossSite
-            && self.who.auto_moves() != AutoMoves::All
+            && self.who.site_policy.auto_moves != AutoMoves::All
             && section.has("confirm")
         {
             let message = format!(
                 "leadership moves automatically to another site only with auto_moves = \"all\", and it is {:?}",
-                self.who.auto_moves().to_string()
+                self.who.site_policy.auto_moves.to_string()
             );
             section.problem("confirm", message);
         }
         // A job may have no minimum where [policy] makes it a condition.
-        if self.who.below_site_minimum() == BelowSiteMinimum::Never
-            && self.who.site_minimum().is_none()
+        if self.who.site_policy.below_site_minimum == BelowSiteMinimum::Never
+            && self.who.site_policy.site_minimum.is_none()
             && section.has("below_site_minimum")
         {
             let message = "it has no effect while site_minimum is 1; set that too, such as 2 or { east = 2 }";
@@ -325,7 +325,7 @@ impl PolicyConfig {
         let news = keys.iter().filter_map(|key| Some((key.name.to_owned(), section.raw(key.name)?)));
         let news: Map<_, _> = news.collect();
         if !news.is_empty() {
-            let had_sites = !self.who.sites().is_empty();
+            let had_sites = !self.who.site_policy.sites.is_empty();
             match section.registry().read_over(&mut self.set, news, self.inputs) {
                 Ok(who) => self.who = who,
                 Err(error) => {
@@ -337,7 +337,7 @@ impl PolicyConfig {
                     self.reported = Some(error);
                 }
             }
-            if had_sites && self.who.sites().is_empty() && !section.has("sites") {
+            if had_sites && self.who.site_policy.sites.is_empty() && !section.has("sites") {
                 let message = "it forbids all of policy.sites; leave out at least one of them";
                 section.problem("forbidden_sites", message);
             }

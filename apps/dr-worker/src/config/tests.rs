@@ -194,7 +194,7 @@ fn a_job_takes_the_policy_over_and_may_change_it() {
     assert_eq!(policy("orders").election.min_tenure, Duration::from_secs(7));
     assert_eq!(policy("orders").election.max_takeovers.count, 9);
     assert_eq!(policy("bills").election.min_tenure, Duration::from_secs(5));
-    assert_eq!(policy("bills").who.sites().len(), 2);
+    assert_eq!(policy("bills").who.site_policy.sites.len(), 2);
 }
 
 #[test]
@@ -528,7 +528,7 @@ fn an_operator_needs_neither_node_nor_job() {
     let config = OperatorConfig::load(&given.sources).unwrap();
     assert_eq!(config.zookeeper.connect, "zk1:2181");
     assert_eq!(config.policy_of("orders").election.exclusion, Duration::from_secs(420));
-    assert_eq!(config.policy_of("orders").who.sites().len(), 2);
+    assert_eq!(config.policy_of("orders").who.site_policy.sites.len(), 2);
     assert_eq!(config.policy_of("other").election.exclusion, Duration::from_secs(300));
     let mistyped = given.set("zookeeper.rot=/x");
     assert!(OperatorConfig::load(&mistyped.sources).is_err());

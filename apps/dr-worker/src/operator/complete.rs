@@ -119,7 +119,7 @@ fn candidates(named: ArgumentKind, registry: &Registry) -> Option<BTreeSet<Strin
         ArgumentKind::Job => config.jobs.keys().cloned().collect(),
         ArgumentKind::Site => {
             let policies = config.jobs.values().chain([&config.policy]);
-            policies.flat_map(|policy| policy.who.sites()).map(ToString::to_string).collect()
+            policies.flat_map(|policy| &policy.who.site_policy.sites).map(ToString::to_string).collect()
         }
         ArgumentKind::Member => BTreeSet::new(),
     };

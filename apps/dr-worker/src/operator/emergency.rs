@@ -115,7 +115,8 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
         now_s: unix_ms() / 1000,
     };
     let grant = facts.grant()?;
-    let sentence = decision::sentence(&node.id, &node.site, job.policy.who.sites(), newest.as_ref());
+    let sentence =
+        decision::sentence(&node.id, &node.site, &job.policy.who.site_policy.sites, newest.as_ref());
     let asks = has_to_ask(&sentence, arguments.fenced.as_deref())?;
     output::print_progress(format_args!(
         "asking ZooKeeper for a quorum, for {} s at most",

@@ -74,7 +74,7 @@ async fn play(
     let snapshots = snapshots(operator, job).await?;
     for (job, snapshot) in &snapshots {
         // A member may not take part in every job.
-        if let Err(why) = what_if.check(snapshot, then.policy_of(job).who.sites(), unix_ms()) {
+        if let Err(why) = what_if.check(snapshot, &then.policy_of(job).who.site_policy.sites, unix_ms()) {
             unknown.get_or_insert(format!("{job}: {why}"));
             continue;
         }

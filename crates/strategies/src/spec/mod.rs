@@ -3,11 +3,10 @@
 mod built_in;
 mod named;
 mod over;
-mod sites;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::strategy::{Cause, Strategy};
+use election_core::strategy::{Cause, SiteId, Strategy};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
@@ -27,21 +26,23 @@ use crate::{
     site_policy::{AutoMoves, SitePolicy},
     stage::Stage as _,
     stages::{
-        FailedLast, Hours, Incumbent, Minimum, OldestBallot, RoundRobin, SameSite, Software, YoungestBallot,
+        FailedLast, Hours, Incumbent, Minimum, OldestBallot, Priority, RoundRobin, SameSite, SiteOrder,
+        Software, YoungestBallot,
     },
 };
 
 /// A whole policy: the sites, the pipeline, and the rules for certain causes. [`pipeline`](Self::pipeline) makes the
 /// strategy of it.
 ///
-/// In code it begins with [`for_sites`](Self::for_sites). As text it can be in any format that serde knows, with the
-/// [`KEYS`]; `docs/policies.md` explains each of them. Deserialization refuses stages that need [`Inputs`];
+/// In code it begins with [`for_sites`](Self::for_sites). As text it can be in any format that serde knows;
+/// `docs/policies.md` explains each of its keys. Deserialization refuses stages that need [`Inputs`];
 /// [`read`](Self::read) accepts them if it gets these inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicySpec {
     /// The job that it is for.
     subject: Subject,
-    pub(crate) sites: SitePolicy,
+    /// Its settings of sites.
+    pub site_policy: SitePolicy,
     pipeline: Option<Vec<Named<OwnStage>>>,
     rules: Vec<Rule>,
     /// Orders the candidates instead of all these.
@@ -78,26 +79,33 @@ struct RuleText {
     pipeline: Value,
 }
 
-/// The keys of a policy, all of them optional.
-pub const KEYS: [&str; 11] = [
-    "sites",
-    "forbidden_sites",
-    "site_minimum",
-    "below_site_minimum",
-    "on_leader_failure",
-    "auto_moves",
-    "spread",
-    "pipeline",
-    "pipelines",
-    "rules",
-    "strategy",
-];
-
 /// The largest `site_minimum` of a site.
 pub const MAX_SITE_MINIMUM: u32 = crate::stages::MAX_SITE_MINIMUM;
 
 impl PolicySpec {
-    /// Reads a policy from a table with the [`KEYS`], for members that publish these inputs, and checks it as a whole.
+    /// The usual policy for these sites, the most preferred first. Members of other sites come after all of them.
+    pub fn for_sites(sites: impl IntoIterator<Item = SiteId>) -> Self {
+        let mut policy = Self::default();
+        policy.site_policy.sites = sites.into_iter().collect();
+        policy
+    }
+
+    /// The same with other settings of sites.
+    #[must_use]
+    pub fn with(mut self, set: impl FnOnce(&mut SitePolicy)) -> Self {
+        set(&mut self.site_policy);
+        self
+    }
+
+    /// The settings of sites as text would have them, each with its key: what is not set has its default.
+    pub fn settings(&self) -> Map<String, Value> {
+        match serde_json::to_value(&self.site_policy) {
+            Ok(Value::Object(settings)) => settings,
+            _ => Map::new(),
+        }
+    }
+
+    /// Reads a policy from a table, for members that publish these inputs, and checks it as a whole.
     ///
     /// # Errors
     /// All problems at once, each with its key and what would be valid.
@@ -140,7 +148,8 @@ impl PolicySpec {
         if let Some(strategy) = &strategy {
             check_beside(strategy.name, text, pipeline.as_deref().unwrap_or_default(), &mut findings);
         }
-        findings.into_result(Some(Self { subject: Subject::default(), sites, pipeline, rules, strategy }))
+        let subject = Subject::default();
+        findings.into_result(Some(Self { subject, site_policy: sites, pipeline, rules, strategy }))
     }
 
     /// The same policy for the election of this name. The stage `fair-share` draws its lots by it; without a name all
@@ -161,7 +170,7 @@ impl PolicySpec {
 
     /// Whether leadership moves automatically to a better member.
     pub fn moves_by_itself(&self) -> bool {
-        self.sites.auto_moves != AutoMoves::None
+        self.site_policy.auto_moves != AutoMoves::None
     }
 
     /// What its members must measure or publish.
@@ -183,8 +192,13 @@ impl PolicySpec {
         if let Some(strategy) = &self.strategy {
             return self.pipeline_before(strategy);
         }
-        let sites = &self.sites;
-        let stages = self.pipeline.as_deref().unwrap_or_default();
+        let usual_stages = [
+            Named::built_in(SiteOrder::NAME, OwnStage::comparison(SiteOrder::default())),
+            Named::built_in(Incumbent::NAME, OwnStage::comparison(Incumbent)),
+            Named::built_in(Priority::NAME, OwnStage::comparison(Priority)),
+            Named::built_in(OldestBallot::NAME, OwnStage::comparison(OldestBallot)),
+        ];
+        let stages = self.pipeline.as_deref().unwrap_or(&usual_stages);
         let usual = |pipeline| self.add(pipeline, stages);
         // The incumbent goes regardless of its rank, or is before everything else already.
         let others: Vec<_> = stages.iter().filter(|stage| stage.name != Incumbent::NAME).cloned().collect();
@@ -200,11 +214,10 @@ impl PolicySpec {
             })
             .collect();
         let stopping = |pipeline| self.add(pipeline, &restarted);
-        let pipeline =
-            if stages.is_empty() { sites.pipeline() } else { sites.pipeline_over(usual, planned, stopping) };
+        let pipeline = self.site_policy.pipeline(usual, planned, stopping);
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(pipeline, |pipeline, rule| {
-            let fit = self.sites.enough_first(self.fit_for(rule).compare(FailedLast));
+            let fit = self.site_policy.enough_first(self.fit_for(rule).compare(FailedLast));
             pipeline.ahead(rule.causes.iter().copied(), self.add(fit, &rule.pipeline))
         })
     }
@@ -216,16 +229,16 @@ impl PolicySpec {
             |limit: &&Named<OwnStage>| !rule.pipeline.iter().any(|own| own.limits_the_same(limit));
         let limits = self.pipeline.iter().flatten().filter(|stage| stage.limits_the_same(stage));
         let limits: Vec<_> = limits.filter(is_forgotten).cloned().collect();
-        self.add(self.sites.fit(), &limits)
+        self.add(self.site_policy.fit(), &limits)
     }
 
     /// The stages before a whole strategy for each cause, and then the strategy.
     fn pipeline_before(&self, strategy: &Named<OwnStrategy>) -> Pipeline {
-        let fit = || self.add(self.sites.fit(), self.pipeline.as_deref().unwrap_or_default());
+        let fit = || self.add(self.site_policy.fit(), self.pipeline.as_deref().unwrap_or_default());
         let ranked = |pipeline| {
-            self.sites.enough_first(pipeline).ranked_by(strategy.name, strategy.made.strategy.clone())
+            self.site_policy.enough_first(pipeline).ranked_by(strategy.name, strategy.made.strategy.clone())
         };
-        let better = match self.sites.auto_moves {
+        let better = match self.site_policy.auto_moves {
             AutoMoves::None => fit().compare(Incumbent),
             AutoMoves::InSite => fit().compare(SameSite),
             AutoMoves::All => fit(),
@@ -237,7 +250,7 @@ impl PolicySpec {
     }
 
     fn add(&self, pipeline: Pipeline, stages: &[Named<OwnStage>]) -> Pipeline {
-        stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, &self.sites, &self.subject))
+        stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, &self.site_policy, &self.subject))
     }
 }
 

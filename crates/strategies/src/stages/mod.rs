@@ -31,6 +31,7 @@
 //!
 //! Every [`Pipeline`](crate::Pipeline) ends with the member id, lowest first.
 
+mod ballot_age;
 mod capacity;
 mod class;
 mod failed_last;
@@ -43,7 +44,6 @@ mod leader_of;
 mod limit;
 pub(crate) mod member_id;
 mod not_excluded;
-mod oldest_ballot;
 mod other_site;
 mod priority;
 mod round_robin;
@@ -57,8 +57,8 @@ mod site_open;
 mod site_order;
 mod software;
 mod spread;
-mod youngest_ballot;
 
+pub use ballot_age::{OldestBallot, YoungestBallot};
 pub use capacity::Capacity;
 pub use class::Class;
 pub use failed_last::FailedLast;
@@ -70,7 +70,6 @@ pub use latency::{Distance, Latency};
 pub use leader_of::{ApartFrom, LeaderOf, WithLeaderOf, Within};
 pub use limit::Limit;
 pub use not_excluded::NotExcluded;
-pub use oldest_ballot::OldestBallot;
 pub use other_site::OtherSite;
 pub use priority::Priority;
 pub use round_robin::RoundRobin;
@@ -85,7 +84,6 @@ pub use site_open::SiteOpen;
 pub use site_order::SiteOrder;
 pub use software::{FirstVersion, Software, Version};
 pub use spread::Spread;
-pub use youngest_ballot::YoungestBallot;
 
 use election_core::strategy::{Ground, MemberRecord, Previous, Round, SiteId};
 

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use election_core::strategy::{MemberRecord, Round};
 
@@ -91,27 +91,16 @@ pub enum Missing {
 }
 
 /// Why a [`Score`] cannot be built.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScoreError {
     /// No attribute counts.
+    #[error("no attribute counts: at least one must have a weight above 0")]
     Nothing,
     /// The worst and the best value of this attribute are equal or not numbers.
+    #[error("{0}: worst and best must be two different numbers")]
     NoRange(String),
 }
-
-impl fmt::Display for ScoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing => f.write_str("no attribute counts: at least one must have a weight above 0"),
-            Self::NoRange(attribute) => {
-                write!(f, "{attribute}: worst and best must be two different numbers")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ScoreError {}
 
 impl Term {
     fn value(&self, candidate: &MemberRecord) -> Option<f64> {

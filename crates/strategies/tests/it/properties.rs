@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use strategies::{
     AutoMoves, BelowSiteMinimum, OnLeaderFailure, Pipeline, PolicySpec, SlotSpread, Steadiness,
     spec::Inputs,
-    stages::{self, Distance, Latency},
+    stages::{self, Distance, Latency, Minimum},
     testing::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes},
 };
 
@@ -141,10 +141,9 @@ prop_compose! {
         auto_moves in prop::sample::select(&[AutoMoves::None, AutoMoves::InSite, AutoMoves::All][..]),
         spread in prop::sample::select(&[SlotSpread::None, SlotSpread::Sites][..]),
     ) -> PolicySpec {
-        PolicySpec::for_sites(self::sites(sites))
-            .with_on_leader_failure(on_leader_failure)
-            .with_auto_moves(auto_moves)
-            .with_spread(spread)
+        PolicySpec::for_sites(self::sites(sites)).with(|policy| {
+            (policy.on_leader_failure, policy.auto_moves, policy.spread) = (on_leader_failure, auto_moves, spread);
+        })
     }
 }
 
@@ -453,7 +452,7 @@ proptest! {
             let member = view.members.iter().find(|m| Some(&m.ballot) == ballot.as_ref());
             member.map(|m| m.site.clone())
         };
-        match policy.auto_moves() {
+        match policy.site_policy.auto_moves {
             AutoMoves::None => prop_assert_eq!(&better, &winner, "nothing moves by itself, and yet it moved"),
             AutoMoves::InSite => prop_assert_eq!(site(&better), site(&winner), "it left its site"),
             AutoMoves::All => {}
@@ -483,12 +482,12 @@ proptest! {
             prop_assert_ne!(&first.named.ballot, &leader.ballot);
         }
         // Where other slots are led from goes before where it failed.
-        if policy.spread() == SlotSpread::Sites && !view.others.is_empty() {
+        if policy.site_policy.spread == SlotSpread::Sites && !view.others.is_empty() {
             return Ok(());
         }
         let elsewhere = any(&|named| named.site != leader.site);
         let beside = any(&|n| n.site == leader.site && n.ballot != leader.ballot);
-        match policy.on_leader_failure() {
+        match policy.site_policy.on_leader_failure {
             OnLeaderFailure::OtherSite if elsewhere => {
                 prop_assert_ne!(&first.named.site, &leader.site);
             }
@@ -625,7 +624,7 @@ proptest! {
         let mut view = View { members: distinct(view.members.clone()), ..view };
         // What failed, or hands over, is counted in a way of its own: see the stage's tests.
         (view.incumbent, view.failed, view.previous) = (None, None, None);
-        let policy = policy.with_site_minimum(least);
+        let policy = policy.with(|policy| policy.site_minimum = Minimum::All(least));
         let ranking = policy.strategy().rank(&view.round());
         let Some(first) = ranking.first() else { return Ok(()) };
         // Where a whole site is closed none of its members is a candidate.
@@ -643,9 +642,10 @@ proptest! {
     ) {
         let view = View { members: distinct(view.members.clone()), ..view };
         let each = sites(SITES).into_iter().zip(least.iter().copied());
-        let policy = policy.with_site_minimums(each);
+        let policy = policy.with(|policy| policy.site_minimum = Minimum::Each(each.collect()));
         let preferred = policy.strategy().rank(&view.round());
-        let required = policy.with_below_site_minimum(BelowSiteMinimum::Never).strategy().rank(&view.round());
+        let required = policy.with(|policy| policy.below_site_minimum = BelowSiteMinimum::Never);
+        let required = required.strategy().rank(&view.round());
         // It only takes away, each with its reason, and never the incumbent.
         let kept: Vec<_> = order(&preferred).into_iter().filter(|one| required.refusal(one).is_none()).collect();
         prop_assert_eq!(order(&required), kept);
@@ -669,7 +669,7 @@ proptest! {
         forbidden in any_sites(),
     ) {
         let forbidden_sites = sites(forbidden);
-        let policy = policy.with_forbidden_sites(forbidden_sites.clone());
+        let policy = policy.with(|policy| policy.forbidden_sites.clone_from(&forbidden_sites));
         let ranking = policy.strategy().rank(&view.round());
         prop_assert!(ranking.order.iter().all(|r| !forbidden_sites.contains(&r.named.site)));
         for refused in &ranking.refused {

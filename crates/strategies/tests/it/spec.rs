@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use strategies::{
     AutoMoves, BelowSiteMinimum, OnLeaderFailure, PolicySpec, SlotSpread,
     spec::{Inputs, Needs},
+    stages::Minimum,
 };
 
 fn read(text: &str) -> PolicySpec {
@@ -33,18 +34,21 @@ fn text_and_code_make_the_same_policy() {
         (
             "sites = ['east']\nforbidden_sites = ['lab']\nsite_minimum = 2\non_leader_failure = 'same-site-first'\n\
              auto_moves = 'in-site'\nspread = 'sites'",
-            PolicySpec::for_sites(sites(&["east"]))
-                .with_forbidden_sites(sites(&["lab"]))
-                .with_site_minimum(2)
-                .with_on_leader_failure(OnLeaderFailure::SameSiteFirst)
-                .with_auto_moves(AutoMoves::InSite)
-                .with_spread(SlotSpread::Sites),
+            PolicySpec::for_sites(sites(&["east"])).with(|policy| {
+                policy.forbidden_sites = sites(&["lab"]);
+                policy.site_minimum = Minimum::All(2);
+                policy.on_leader_failure = OnLeaderFailure::SameSiteFirst;
+                policy.auto_moves = AutoMoves::InSite;
+                policy.spread = SlotSpread::Sites;
+            }),
         ),
         (
             "site_minimum = { east = 2, west = 3 }\nbelow_site_minimum = 'never'",
-            PolicySpec::default()
-                .with_site_minimums(sites(&["east", "west"]).into_iter().zip(2..))
-                .with_below_site_minimum(BelowSiteMinimum::Never),
+            PolicySpec::default().with(|policy| {
+                let each = sites(&["east", "west"]).into_iter().zip(2..);
+                policy.site_minimum = Minimum::Each(each.collect());
+                policy.below_site_minimum = BelowSiteMinimum::Never;
+            }),
         ),
     ] {
         assert_eq!(read(text), policy);

@@ -138,10 +138,11 @@ impl Stage {
     }
 
     fn set_policy(&mut self, named: &BTreeMap<&str, &str>) {
-        let policy = PolicySpec::for_sites(sites(named["sites"].split(',')))
-            .with_on_leader_failure(word(named["on_leader_failure"]))
-            .with_auto_moves(word(named["auto_moves"]))
-            .with_spread(named.get("spread").map_or_else(SlotSpread::default, |name| word(name)));
+        let policy = PolicySpec::for_sites(sites(named["sites"].split(','))).with(|sites| {
+            sites.on_leader_failure = word(named["on_leader_failure"]);
+            sites.auto_moves = word(named["auto_moves"]);
+            sites.spread = named.get("spread").map_or_else(SlotSpread::default, |name| word(name));
+        });
         self.strategy = policy.strategy();
     }
 

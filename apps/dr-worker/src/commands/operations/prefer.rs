@@ -61,7 +61,7 @@ impl Operation for Prefer {
             Ok(())
         };
         let given = StandingOrders::order(of, "prefer".to_owned(), Box::new(change));
-        let auto_moves = of.operator.config.policy_of(of.job).who.auto_moves();
+        let auto_moves = of.operator.config.policy_of(of.job).who.site_policy.auto_moves;
         let note = (auto_moves != AutoMoves::All).then(|| {
             format!(
                 "{}: auto_moves is \"{auto_moves}\": leadership stays in its site until it is lost or moved by `{}`",

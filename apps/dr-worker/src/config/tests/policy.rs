@@ -2,7 +2,7 @@
 
 use election_core::{config::SiteId, internals::record::Cause};
 use serde::Deserialize;
-use strategies::{OwnStage, OwnStrategy, Pipeline, stages::Limit};
+use strategies::{OwnStage, OwnStrategy, Pipeline, spec::Inputs, stages::Limit};
 
 use super::*;
 
@@ -186,7 +186,7 @@ fn a_job_leaves_out_the_sites_that_it_forbids() {
     };
     let config = with("", "forbidden_sites = [\"west\"]").load().unwrap();
     let policy = &config.jobs[0].policy;
-    assert_eq!(policy.who.sites(), ["east".parse().unwrap()]);
+    assert_eq!(policy.who.site_policy.sites, ["east".parse().unwrap()]);
     assert!(policy.pipeline().for_cause(Cause::Failover).stages().any(|stage| stage == "site-allowed"));
     // A node of a forbidden site takes part, and never leads.
     assert!(with("", "forbidden_sites = [\"east\"]").load().is_ok());
@@ -210,7 +210,7 @@ fn a_job_leaves_out_the_sites_that_it_forbids() {
         &["such as 2"],
     );
     let exempt = with("site_minimum = 2\nbelow_site_minimum = \"never\"", "site_minimum = 1").load().unwrap();
-    assert!(exempt.jobs[0].policy.who.site_minimum().is_none());
+    assert!(exempt.jobs[0].policy.who.site_policy.site_minimum.is_none());
     with("site_minimum = 0", "").refused("worker.toml:12:16: policy.site_minimum: the integer 0", &["1 to"]);
     let queue = format!("{SMALL}recipe = \"queue\"\n[job.orders.policy]\nsite_minimum = 2\n");
     Given::file(&queue)
@@ -303,11 +303,19 @@ fn the_fingerprint_of_a_fixed_policy_is_fixed() {
     );
 }
 
+/// The keys that `strategies` reads, by the error of one that it does not know.
+fn keys_of_a_policy() -> Vec<String> {
+    let wrong = serde_json::Map::from_iter([("no-key".to_owned(), 1.into())]);
+    let error = strategies::PolicySpec::read(&wrong, Inputs::ALL).unwrap_err().to_string();
+    let (_, valid) = error.split_once("valid here: ").unwrap();
+    valid.split(", ").map(str::to_owned).collect()
+}
+
 /// `strategies` reads the values of these keys; what else there is to say of them is declared here.
 #[test]
 fn each_key_that_ranks_members_is_declared() {
     let declared: Vec<_> = PolicyConfig::default().keys().into_iter().map(|key| key.name).collect();
-    let missing: Vec<_> = strategies::spec::KEYS.iter().filter(|key| !declared.contains(key)).collect();
+    let missing: Vec<_> = keys_of_a_policy().into_iter().filter(|key| !declared.contains(&&**key)).collect();
     assert!(missing.is_empty(), "add {missing:?} to `Ranking` in config/policy.rs");
 }
 

@@ -272,7 +272,7 @@ mod tests {
             let job = &config.jobs[0];
             assert_eq!(Some(job.name().to_owned()), answers.job);
             assert_eq!(job.spec.command, ["/bin/sh", "-c", r#"echo "a \ b""#]);
-            let sites: Vec<_> = job.policy.who.sites().iter().map(|site| site.as_str()).collect();
+            let sites: Vec<_> = job.policy.who.site_policy.sites.iter().map(|site| site.as_str()).collect();
             assert_eq!(sites, if answers.sites.is_some() { &["east", "west"][..] } else { &[] });
             assert_eq!(config.http.listen.to_string(), answers.listen.unwrap_or("127.0.0.1:7080".into()));
         }

@@ -84,7 +84,7 @@ pub(super) async fn simulate(
 fn imagine(worker: &Worker, name: &str, snapshot: &Snapshot, what_if: WhatIf) -> Result<Simulated, Refused> {
     let (now, then) = (policies(worker, &[])?, policies(worker, &what_if.set)?);
     what_if
-        .check(snapshot, then.policy_of(name).who.sites(), unix_ms())
+        .check(snapshot, &then.policy_of(name).who.site_policy.sites, unix_ms())
         .map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?;
     let (policy, strategy) = (now.engine_of(name), now.policy_of(name).strategy());
     let (policy_then, strategy_then) = (then.engine_of(name), then.policy_of(name).strategy());

@@ -109,8 +109,15 @@ fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Elec
     let mut election = ElectionFacts {
         name: name.to_owned(),
         has_elector,
-        sites: config.policy_of(name).who.sites().iter().map(ToString::to_string).collect(),
-        forbidden: config.policy_of(name).who.forbidden_sites().iter().map(ToString::to_string).collect(),
+        sites: config.policy_of(name).who.site_policy.sites.iter().map(ToString::to_string).collect(),
+        forbidden: config
+            .policy_of(name)
+            .who
+            .site_policy
+            .forbidden_sites
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         candidates: candidates(&explained, &leaders),
         absent: absent.collect(),
         leaders,
