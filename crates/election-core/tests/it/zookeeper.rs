@@ -32,6 +32,82 @@ pub(crate) struct Ensemble {
     next_session: i64,
 }
 
+/// Znodes, and what ZooKeeper does with a transaction on them.
+pub(crate) trait Znodes {
+    /// A znode as the last transaction left it.
+    fn znode(&self, path: &str) -> Option<&Node>;
+
+    /// Stores a znode in a transaction, or removes it.
+    fn put(&mut self, path: &str, zxid: i64, node: Option<Node>);
+
+    /// Version -1 is any, as in ZooKeeper.
+    fn check(&self, path: &str, version: Option<i32>) -> Result<(), Outcome> {
+        let known = self.znode(path).ok_or(Outcome::Missing)?;
+        let fits = version.is_none_or(|version| version == -1 || version == known.version);
+        if fits { Ok(()) } else { Err(Outcome::Stale) }
+    }
+
+    /// Why a write can't be applied, if it can't.
+    fn refuses(&self, write: &ZnodeWrite) -> Option<Outcome> {
+        match write.kind {
+            WriteKind::Create { .. } => self.znode(&write.path).map(|_| Outcome::Exists),
+            WriteKind::Set { version, .. } | WriteKind::Delete { version } => {
+                self.check(&write.path, version).err()
+            }
+        }
+    }
+
+    /// Why a group with these writes besides its answer can't be applied, if it can't.
+    fn refuses_any(&self, writes: &[ZnodeWrite]) -> Option<Outcome> {
+        let refused = writes.iter().find_map(|write| self.refuses(write))?;
+        Some(if refused == Outcome::Exists { refused } else { Outcome::Stale })
+    }
+
+    /// Applies all writes of a transaction, none of which is refused.
+    fn carry_out(&mut self, stamp: i64, zxid: i64, session: i64, transaction: &Transaction) -> Applied {
+        let Transaction { before, answer, after, .. } = transaction;
+        let mut outcome = self.write(stamp, zxid, session, answer);
+        if let Outcome::Created { path, version, .. } = &mut outcome
+            && !transaction.is_single()
+        {
+            // Its data is set in the same transaction.
+            *version = 1;
+            let created = self.znode(path).map(|node| Node { version: 1, ..node.clone() });
+            self.put(path, zxid, created);
+        }
+        before.iter().chain(after).for_each(|write| drop(self.write(stamp, zxid, session, write)));
+        let changed = [answer].into_iter().chain(before).chain(after).map(|write| write.path.clone());
+        Applied { outcome, changed: changed.collect() }
+    }
+
+    /// Applies a write, which is not refused.
+    fn write(&mut self, stamp: i64, zxid: i64, session: i64, write: &ZnodeWrite) -> Outcome {
+        let path = &write.path;
+        match &write.kind {
+            WriteKind::Create { data, ephemeral } => {
+                let owner = if *ephemeral { session } else { 0 };
+                self.put(path, zxid, Some(new_node(data.clone(), stamp, zxid, owner)));
+                Outcome::Created { path: path.clone(), czxid: zxid, version: 0 }
+            }
+            WriteKind::Set { data, .. } => {
+                let Some(known) = self.znode(path).cloned() else { return Outcome::Missing };
+                let (data, version) = (data.clone(), known.version + 1);
+                self.put(path, zxid, Some(Node { data, version, mzxid: zxid, mtime_ms: stamp, ..known }));
+                Outcome::Changed { version, mzxid: zxid }
+            }
+            WriteKind::Delete { .. } => {
+                self.put(path, zxid, None);
+                Outcome::Ok
+            }
+        }
+    }
+}
+
+/// A znode that was just created.
+pub(crate) fn new_node(data: Vec<u8>, stamp: i64, zxid: i64, owner: i64) -> Node {
+    Node { data, version: 0, czxid: zxid, mzxid: zxid, owner, ctime_ms: stamp, mtime_ms: stamp }
+}
+
 /// How a transaction went, and which paths it changed.
 #[derive(Clone, Debug)]
 pub(crate) struct Applied {
@@ -40,7 +116,8 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
-    fn refused(outcome: Outcome) -> Self {
+    /// Of what changes nothing.
+    pub(crate) fn refused(outcome: Outcome) -> Self {
         Self { outcome, changed: Vec::new() }
     }
 }
@@ -196,8 +273,8 @@ impl Ensemble {
         if checks.iter().any(|(path, version)| self.check(path, *version).is_err()) {
             return Applied::refused(Outcome::Stale);
         }
-        if let Some(refused) = before.iter().find_map(|write| self.refuses(write)) {
-            return Applied::refused(if refused == Outcome::Exists { refused } else { Outcome::Stale });
+        if let Some(refused) = self.refuses_any(before) {
+            return Applied::refused(refused);
         }
         // A group creates no parents. Those of an election are created with its first ballot.
         for write in before.iter().filter(|write| write.creates()) {
@@ -206,8 +283,8 @@ impl Ensemble {
             }
             self.make_parents(now, &write.path);
         }
-        if let Some(refused) = after.iter().find_map(|write| self.refuses(write)) {
-            return Applied::refused(if refused == Outcome::Exists { refused } else { Outcome::Stale });
+        if let Some(refused) = self.refuses_any(after) {
+            return Applied::refused(refused);
         }
         let subject = transaction.subject();
         let mut changed = match subject.creates() && self.get(&subject.path).is_none() {
@@ -222,70 +299,9 @@ impl Ensemble {
             self.commit(now);
         }
         let zxid = self.commit(now);
-        let mut outcome = self.write(now, zxid, session, answer);
-        if let Outcome::Created { path, version, .. } = &mut outcome
-            && !transaction.is_single()
-        {
-            // Its data is set in the same transaction.
-            *version = 1;
-            let created = self.get(path).map(|node| Node { version: 1, ..node.clone() });
-            self.put(path, zxid, created);
-        }
-        changed.push(answer.path.clone());
-        for write in before.iter().chain(after) {
-            self.write(now, zxid, session, write);
-            changed.push(write.path.clone());
-        }
-        Applied { outcome, changed }
-    }
-
-    /// Why a write can't be applied, if it can't.
-    fn refuses(&self, write: &ZnodeWrite) -> Option<Outcome> {
-        match write.kind {
-            WriteKind::Create { .. } => self.get(&write.path).map(|_| Outcome::Exists),
-            WriteKind::Set { version, .. } | WriteKind::Delete { version } => {
-                self.check(&write.path, version).err()
-            }
-        }
-    }
-
-    /// Version -1 is any, as in ZooKeeper.
-    fn check(&self, path: &str, version: Option<i32>) -> Result<&Node, Outcome> {
-        let known = self.get(path).ok_or(Outcome::Missing)?;
-        match version {
-            Some(version) if version != -1 && version != known.version => Err(Outcome::Stale),
-            _ => Ok(known),
-        }
-    }
-
-    /// Applies a write, which is not refused, in the last transaction.
-    fn write(&mut self, now: Millis, zxid: i64, session: i64, write: &ZnodeWrite) -> Outcome {
-        let path = &write.path;
-        match &write.kind {
-            WriteKind::Create { data, ephemeral } => {
-                self.put_new(now, zxid, path, data.clone(), if *ephemeral { session } else { 0 });
-                Outcome::Created { path: path.clone(), czxid: zxid, version: 0 }
-            }
-            WriteKind::Set { data, .. } => {
-                let (known, data) = (self.get(path).cloned(), data.clone());
-                let set = known.map(|known| Node {
-                    data,
-                    version: known.version + 1,
-                    mzxid: zxid,
-                    mtime_ms: stamp(now),
-                    ..known
-                });
-                let version = set.as_ref().map_or(0, |node| node.version);
-                self.put(path, zxid, set);
-                Outcome::Changed { version, mzxid: zxid }
-            }
-            WriteKind::Delete { .. } => {
-                self.put(path, zxid, None);
-                // Made again, it counts its children from 0.
-                self.children.remove(path);
-                Outcome::Ok
-            }
-        }
+        let applied = self.carry_out(stamp(now), zxid, session, transaction);
+        changed.extend(applied.changed);
+        Applied { changed, ..applied }
     }
 
     /// The numbers of the children continue below zero, as after 2^31 of them.
@@ -308,15 +324,8 @@ impl Ensemble {
 
     pub(crate) fn create(&mut self, now: Millis, path: &str, data: Vec<u8>, owner: i64) -> i64 {
         let zxid = self.commit(now);
-        self.put_new(now, zxid, path, data, owner);
+        self.put(path, zxid, Some(new_node(data, stamp(now), zxid, owner)));
         zxid
-    }
-
-    /// Creates a znode in the last transaction.
-    fn put_new(&mut self, now: Millis, zxid: i64, path: &str, data: Vec<u8>, owner: i64) {
-        *self.children.entry(parent_of(path).to_owned()).or_default() += 1;
-        let (czxid, mzxid, ctime_ms, mtime_ms) = (zxid, zxid, stamp(now), stamp(now));
-        self.put(path, zxid, Some(Node { data, version: 0, czxid, mzxid, owner, ctime_ms, mtime_ms }));
     }
 
     pub(crate) fn set(&mut self, now: Millis, path: &str, data: Vec<u8>, version: Option<i32>) -> Applied {
@@ -376,8 +385,20 @@ impl Ensemble {
         self.commits.push((now, self.zxid));
         self.zxid
     }
+}
+
+impl Znodes for Ensemble {
+    fn znode(&self, path: &str) -> Option<&Node> {
+        self.get(path)
+    }
 
     fn put(&mut self, path: &str, zxid: i64, node: Option<Node>) {
+        match (&node, self.get(path)) {
+            // Made again, it counts its children from 0.
+            (None, _) => drop(self.children.remove(path)),
+            (Some(_), None) => *self.children.entry(parent_of(path).to_owned()).or_default() += 1,
+            (Some(_), Some(_)) => {}
+        }
         self.znodes.entry(path.to_owned()).or_default().push((zxid, node));
     }
 }

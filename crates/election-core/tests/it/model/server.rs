@@ -3,10 +3,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::internals::{Node, Outcome, Time, Transaction, WriteKind, ZkOp, ZnodeWrite};
+use election_core::internals::{Node, Outcome, Time, Transaction, ZkOp, ZnodeWrite};
 
-use crate::model::canon::FIRST_ZXID;
-use crate::model::settings::{TICK, TIMEOUT};
+use crate::{
+    model::{
+        canon::FIRST_ZXID,
+        settings::{TICK, TIMEOUT},
+    },
+    zookeeper::{Applied, Znodes, new_node, parent_of},
+};
 
 /// All znodes at one moment. A member whose server lags keeps an older one.
 pub(crate) type Tree = Arc<BTreeMap<String, Arc<Node>>>;
@@ -22,13 +27,6 @@ pub(crate) struct Server {
     next_session: i64,
     /// Writes of sessions whose client has lost the connection over which they were sent.
     pub(crate) strays: Vec<(i64, ZkOp)>,
-}
-
-/// How a request went, and what it changed.
-#[derive(Debug)]
-pub(crate) struct Applied {
-    pub(crate) outcome: Outcome,
-    pub(crate) changed: Vec<String>,
 }
 
 impl Server {
@@ -96,7 +94,7 @@ impl Server {
 
     /// Applies a request of a session; what it reads it reads in `view`.
     pub(crate) fn apply(&mut self, session: i64, view: &Tree, request: &ZkOp) -> Applied {
-        let read = |outcome| Applied { outcome, changed: Vec::new() };
+        let read = Applied::refused;
         match request {
             ZkOp::Get(path) => read(Outcome::Got(view.get(path).map(|node| (**node).clone()))),
             ZkOp::Children(path) => {
@@ -118,86 +116,40 @@ impl Server {
 
     /// Applies all writes of a transaction, or none.
     fn transact(&mut self, session: i64, transaction: &Transaction) -> Applied {
-        let refused = |outcome| Applied { outcome, changed: Vec::new() };
         let Transaction { checks, before, answer, after } = transaction;
         if checks.iter().any(|(path, version)| self.check(path, *version).is_err()) {
-            return refused(Outcome::Stale);
+            return Applied::refused(Outcome::Stale);
         }
-        match before.iter().chain(after).find_map(|write| self.refuses(write)) {
-            None => {}
-            Some(Outcome::Exists) => return refused(Outcome::Exists),
-            Some(_) => return refused(Outcome::Stale),
+        if let Some(refused) = self.refuses_any(before).or_else(|| self.refuses_any(after)) {
+            return Applied::refused(refused);
         }
         if transaction.counted().is_some() && self.get(&answer.path).is_none() {
             // Directories are there without being created here.
-            self.put(&answer.path, node(&[], -1, 0, 0));
+            self.put(&answer.path, 0, Some(Node { version: -1, ..new_node(Vec::new(), NO_TIME, 0, 0) }));
         }
-        if let Some(outcome) = self.refuses(answer) {
-            return refused(outcome);
+        if let Some(refused) = self.refuses(answer) {
+            return Applied::refused(refused);
         }
         self.zxid += 1;
-        let mut outcome = self.write(session, answer);
-        if let Outcome::Created { path, version, .. } = &mut outcome
-            && !transaction.is_single()
-            && let Some(created) = self.get(path).cloned()
-        {
-            // Its data is set in the same transaction.
-            *version = 1;
-            self.put(path, Node { version: 1, ..created });
-        }
-        before.iter().chain(after).for_each(|write| drop(self.write(session, write)));
-        let changed = [answer].into_iter().chain(before).chain(after).map(|write| write.path.clone());
-        Applied { outcome, changed: changed.collect() }
-    }
-
-    /// Why a write can't be applied, if it can't.
-    fn refuses(&self, write: &ZnodeWrite) -> Option<Outcome> {
-        match write.kind {
-            WriteKind::Create { .. } => self.get(&write.path).map(|_| Outcome::Exists),
-            WriteKind::Set { version, .. } | WriteKind::Delete { version } => {
-                self.check(&write.path, version).err()
-            }
-        }
-    }
-
-    /// Applies a write, which is not refused, in the last transaction.
-    fn write(&mut self, session: i64, write: &ZnodeWrite) -> Outcome {
-        let (path, zxid) = (&write.path, self.zxid);
-        match &write.kind {
-            WriteKind::Create { data, ephemeral } => {
-                self.put(path, node(data, 0, zxid, if *ephemeral { session } else { 0 }));
-                Outcome::Created { path: path.clone(), czxid: zxid, version: 0 }
-            }
-            WriteKind::Set { data, .. } => {
-                let Some(known) = self.get(path).cloned() else { return Outcome::Missing };
-                let version = known.version + 1;
-                self.put(path, Node { data: data.clone(), version, mzxid: zxid, ..known });
-                Outcome::Changed { version, mzxid: zxid }
-            }
-            WriteKind::Delete { .. } => {
-                Arc::make_mut(&mut self.tree).remove(path);
-                Outcome::Ok
-            }
-        }
-    }
-
-    fn put(&mut self, path: &str, node: Node) {
-        Arc::make_mut(&mut self.tree).insert(path.to_owned(), Arc::new(node));
-    }
-
-    /// Version -1 is any, as in ZooKeeper.
-    fn check(&self, path: &str, version: Option<i32>) -> Result<Node, Outcome> {
-        let known = self.get(path).ok_or(Outcome::Missing)?;
-        match version {
-            Some(version) if version != -1 && version != known.version => Err(Outcome::Stale),
-            _ => Ok(known.clone()),
-        }
+        self.carry_out(NO_TIME, self.zxid, session, transaction)
     }
 }
 
-/// A znode that was just created. What time it is plays no part here.
-fn node(data: &[u8], version: i32, czxid: i64, owner: i64) -> Node {
-    Node { data: data.to_vec(), version, czxid, mzxid: czxid, owner, ctime_ms: 0, mtime_ms: 0 }
+/// What time it is plays no part here.
+const NO_TIME: i64 = 0;
+
+impl Znodes for Server {
+    fn znode(&self, path: &str) -> Option<&Node> {
+        self.get(path)
+    }
+
+    fn put(&mut self, path: &str, _: i64, node: Option<Node>) {
+        let tree = Arc::make_mut(&mut self.tree);
+        match node {
+            Some(node) => drop(tree.insert(path.to_owned(), Arc::new(node))),
+            None => drop(tree.remove(path)),
+        }
+    }
 }
 
 /// The children of a znode by name.
@@ -211,8 +163,4 @@ pub(crate) fn children<'a>(
     below
         .take_while(move |(path, _)| path.starts_with(&prefix))
         .map(move |(path, node)| (&path[length..], node))
-}
-
-pub(crate) fn parent_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }

@@ -12,7 +12,7 @@ use election_core::{
 
 use crate::model::{
     process::{Answer, Client, Link, Member, Phase, Process, Told},
-    server::{Tree, children, parent_of},
+    server::{Tree, children},
     settings::{Fault, Kind, Outside, Setting, TICK, TIMEOUT},
     world::World,
 };
@@ -453,7 +453,7 @@ impl World {
             let dull = match watched {
                 Watched::Node(path) => {
                     let node = self.server.get(path);
-                    let parent = parent_of(path);
+                    let parent = crate::zookeeper::parent_of(path);
                     let own = node.is_some_and(|n| n.owner == client.session);
                     let first = told.is_none();
                     (parent.ends_with("/nodes") && own)
