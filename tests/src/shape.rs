@@ -191,11 +191,12 @@ impl Shape {
         own_ensemble(|builder| {
             let builder = builder
                 .servers(self.servers.len())
-                .observers(observers)
                 .tick_time(Duration::from_millis(self.zoo("tickTime").into()))
-                .init_limit(self.zoo("initLimit"))
                 .sync_limit(self.zoo("syncLimit"))
-                .in_namespaces(true);
+                .in_namespaces(true)
+                .with(|settings| {
+                    (settings.observers, settings.init_limit) = (observers, self.zoo("initLimit"));
+                });
             others.fold(builder, |builder, (key, value)| builder.setting(key, value))
         })
         .await

@@ -28,10 +28,12 @@ pub(crate) async fn up(up: &EnsembleUp) -> anyhow::Result<ExitCode> {
     let dir = up.at.path();
     let started = Ensemble::builder()
         .servers(up.servers)
-        .base_port(up.base_port)
-        .dir(&dir)
-        .detached(true)
-        .start_within(START_WITHIN)
+        .with(|settings| {
+            settings.base_port = Some(up.base_port);
+            settings.dir = Some(dir.clone());
+            settings.detached = true;
+            settings.start_within = START_WITHIN;
+        })
         .start()
         .await;
     match started {

@@ -52,123 +52,62 @@ const LOGBACK: &str = r#"<configuration>
 /// another level (`info`, `debug`).
 #[derive(Debug, Clone)]
 #[must_use]
+#[non_exhaustive]
 pub struct EnsembleBuilder {
-    servers: usize,
-    tick_time: Duration,
-    init_limit: u32,
-    sync_limit: u32,
-    session_timeouts: Option<(Duration, Duration)>,
-    base_port: Option<u16>,
-    dir: Option<PathBuf>,
-    keep: bool,
-    detached: bool,
-    settings: Vec<(String, String)>,
-    jvm_flags: Vec<String>,
-    container_check: Option<Duration>,
-    observers: usize,
-    admin_server: bool,
-    tls: Option<[PathBuf; 2]>,
-    breakable_links: bool,
-    in_namespaces: bool,
-    start_within: Duration,
-}
-
-/// The setters of a builder: name, arguments and field.
-macro_rules! setters {
-    ($builder:ident: $($(#[$about:meta])* $name:ident($($value:ident: $kind:ty),+) { $($field:tt)+ })*) => {
-        impl $builder {
-            $(
-                $(#[$about])*
-                pub fn $name(mut self, $($value: $kind),+) -> Self {
-                    self.$($field)+;
-                    self
-                }
-            )*
-        }
-    };
-}
-pub(crate) use setters;
-
-setters! { EnsembleBuilder:
-
     /// The number of servers; 1 is a standalone server. Default 3.
-    servers(servers: usize) { servers = servers }
-
+    pub servers: usize,
     /// `tickTime`. Default 500 ms. Sessions are expired on multiples of it.
-    tick_time(tick: Duration) { tick_time = tick }
-
+    pub tick_time: Duration,
     /// `initLimit`, in ticks. Default 20.
-    init_limit(ticks: u32) { init_limit = ticks }
-
+    pub init_limit: u32,
     /// `syncLimit`, in ticks: how long a follower without contact to its leader serves. Default 10.
-    sync_limit(ticks: u32) { sync_limit = ticks }
-
+    pub sync_limit: u32,
     /// The shortest and the longest session timeout that is granted. Default:
     /// ZooKeeper's own, 2 and 20 ticks.
-    session_timeouts(min: Duration, max: Duration) { session_timeouts = Some((min, max)) }
-
+    pub session_timeouts: Option<(Duration, Duration)>,
     /// Fixed ports: with `n` servers, clients connect to `base` .. `base + n - 1`,
     /// the servers use the `2 n` ports after those among themselves. Default:
     /// free ones.
-    base_port(base: u16) { base_port = Some(base) }
-
+    pub base_port: Option<u16>,
     /// The directory for all files; created if necessary, never removed. Existing data is used. Default: a
     /// temporary directory, removed at the end.
-    dir(dir: impl Into<PathBuf>) { dir = Some(dir.into()) }
-
+    pub dir: Option<PathBuf>,
     /// Keep the temporary directory after the end, to read the logs.
-    keep(keep: bool) { keep = keep }
-
+    pub keep: bool,
     /// Keep the servers running after this value and this process have ended, once they serve. Needs
     /// [`dir`](Self::dir); [`Ensemble::attach`] attaches to them again.
-    detached(detached: bool) { detached = detached }
-
-    /// Any other line of `zoo.cfg`; it comes last and takes precedence.
-    setting(key: impl Into<String>, value: impl Into<String>) { settings.push((key.into(), value.into())) }
-
-    /// Any other flag for the Java runtime, such as `-Dzookeeper.snapCount=100`; it comes last and takes
-    /// precedence. `-Dzookeeper.forceSync=yes` forces transactions to the disk, as in production.
-    jvm_flag(flag: impl Into<String>) { jvm_flags.push(flag.into()) }
-
+    pub detached: bool,
+    /// How often containers without children and znodes past their time to live are removed. Default:
+    /// ZooKeeper's own, 60 s.
+    pub container_check: Option<Duration>,
     /// The number of observers among the servers, the last ones: they serve, and have no vote. At least two
     /// others are needed. Default 0.
-    observers(observers: usize) { observers = observers }
-
+    pub observers: usize,
     /// Run the AdminServer of each server: HTTP at [`Server::admin_address`], one port more for each server. Debian's
     /// package of ZooKeeper brings what it needs. Default false.
-    admin_server(admin_server: bool) { admin_server = admin_server }
-
+    pub admin_server: bool,
     /// Accept clients by TLS only: on the port of [`Ensemble::addresses`], and no other. The files are in a
     /// format of the servers, such as PEM: the server's key with its certificate, and the authorities of the
     /// accepted clients. Any `ssl.` line of `zoo.cfg` is a [`setting`](Self::setting), such as
     /// `ssl.clientAuth=none`.
-    tls_only(key_store: impl Into<PathBuf>, trust_store: impl Into<PathBuf>) {
-        tls = Some([key_store.into(), trust_store.into()])
-    }
-
+    pub tls_only: Option<[PathBuf; 2]>,
     /// `enableEagerACLCheck`: the server of a client refuses what an access list forbids by itself, before it
     /// asks the ensemble's leader, and also when it can't ask. Default false.
-    eager_acl_check(eager: bool) { jvm_flags.push(format!("-Dzookeeper.enableEagerACLCheck={eager}")) }
-
+    pub eager_acl_check: bool,
     /// `extendedTypesEnabled`: znodes may have a time to live. Default false, unlike that of
     /// [`TestServerBuilder::ttl_nodes`](crate::TestServerBuilder::ttl_nodes).
-    ttl_nodes(enabled: bool) { jvm_flags.push(format!("-Dzookeeper.extendedTypesEnabled={enabled}")) }
-
-    /// How often containers without children and znodes past their time to live are removed. Default:
-    /// ZooKeeper's own, 60 s.
-    container_check(every: Duration) { container_check = Some(every) }
-
+    pub ttl_nodes: bool,
     /// Only the server on which a session was made knows it, until it creates an ephemeral:
     /// `localSessionsEnabled` and `localSessionsUpgradingEnabled`. Default false.
-    local_sessions(local: bool) {
-        settings.extend(LOCAL_SESSIONS.map(|key| (key.to_owned(), local.to_string())))
-    }
-
+    pub local_sessions: bool,
+    /// `readonlymode.enabled`: a server without a quorum serves reads to clients that accept it, in
+    /// [`Mode::ReadOnly`](crate::Mode::ReadOnly). It can make only local sessions for them, so this implies
+    /// [`local_sessions`](Self::local_sessions). Default false.
+    pub read_only_mode: bool,
     /// Let the servers reach each other through proxies, so that
     /// [`isolate`](crate::EnsembleFaults::isolate) can cut one off. The proxies work on the tokio runtime
     /// that starts the ensemble, and end with it. Default false.
-    breakable_links(breakable: bool) { breakable_links = breakable }
-
+    pub breakable_links: bool,
     /// Give each server a network namespace with an address of its own, so that
     /// [`isolate`](crate::EnsembleFaults::isolate) and [`unplug`](crate::EnsembleFaults::unplug) cut off any of
     /// them, the leader too, as a broken network does: packets are dropped silently. Clients in this process
@@ -176,10 +115,11 @@ setters! { EnsembleBuilder:
     /// by [`Ensemble::network`]. Default false.
     ///
     /// Needs root, `ip` and `iptables-restore`: see [`Network`].
-    in_namespaces(in_namespaces: bool) { in_namespaces = in_namespaces }
-
+    pub in_namespaces: bool,
     /// The time for starting. Default 60 s; an idle machine needs one or two.
-    start_within(within: Duration) { start_within = within }
+    pub start_within: Duration,
+    settings: Vec<(String, String)>,
+    jvm_flags: Vec<String>,
 }
 
 impl Ensemble {
@@ -224,23 +164,64 @@ impl EnsembleBuilder {
             dir: None,
             keep: false,
             detached: false,
-            settings: Vec::new(),
-            jvm_flags: Vec::new(),
             container_check: None,
             observers: 0,
             admin_server: false,
-            tls: None,
+            tls_only: None,
+            eager_acl_check: false,
+            ttl_nodes: false,
+            local_sessions: false,
+            read_only_mode: false,
             breakable_links: false,
             in_namespaces: false,
             start_within: Duration::from_secs(60),
+            settings: Vec::new(),
+            jvm_flags: Vec::new(),
         }
     }
 
-    /// `readonlymode.enabled`: a server without a quorum serves reads to clients that accept it, in
-    /// [`Mode::ReadOnly`](crate::Mode::ReadOnly). It can make only local sessions for them, so this sets
-    /// [`local_sessions`](Self::local_sessions), too. Default false.
-    pub fn read_only_mode(self, enabled: bool) -> Self {
-        self.local_sessions(enabled).jvm_flag(format!("-Dreadonlymode.enabled={enabled}"))
+    /// The same with other settings.
+    pub fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
+        set(&mut self);
+        self
+    }
+
+    /// Sets the number of [`servers`](field@Self::servers).
+    pub fn servers(self, servers: usize) -> Self {
+        Self { servers, ..self }
+    }
+
+    /// Sets the [`tick_time`](field@Self::tick_time).
+    pub fn tick_time(self, tick_time: Duration) -> Self {
+        Self { tick_time, ..self }
+    }
+
+    /// Sets the [`sync_limit`](field@Self::sync_limit).
+    pub fn sync_limit(self, sync_limit: u32) -> Self {
+        Self { sync_limit, ..self }
+    }
+
+    /// Sets the [`session_timeouts`](field@Self::session_timeouts).
+    pub fn session_timeouts(self, min: Duration, max: Duration) -> Self {
+        Self { session_timeouts: Some((min, max)), ..self }
+    }
+
+    /// Sets [`in_namespaces`](field@Self::in_namespaces).
+    pub fn in_namespaces(self, in_namespaces: bool) -> Self {
+        Self { in_namespaces, ..self }
+    }
+
+    /// Any other line of `zoo.cfg`; it comes last and takes precedence.
+    pub fn setting(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((key.into(), value.into()));
+        self
+    }
+
+    /// Any other flag for the Java runtime, such as `-Dzookeeper.snapCount=100`; it comes last and takes
+    /// precedence. `-Dzookeeper.forceSync=yes` forces transactions to the disk, as in production.
+    pub fn jvm_flag(mut self, flag: impl Into<String>) -> Self {
+        self.jvm_flags.push(flag.into());
+        self
     }
 
     /// Starts the servers and waits until each of them serves.
@@ -335,7 +316,7 @@ impl EnsembleBuilder {
         if self.detached && self.dir.is_none() {
             return refuse("detached needs dir, to find the servers again");
         }
-        if self.detached && self.tls.is_some() {
+        if self.detached && self.tls_only.is_some() {
             return refuse("detached can't be combined with tls_only: the servers are checked in plain text");
         }
         if self.observers > 0 && self.servers < self.observers.saturating_add(2) {
@@ -462,18 +443,24 @@ impl EnsembleBuilder {
         let logback = dir.join("logback.xml");
         std::fs::write(&logback, LOGBACK.replace("LEVEL", &log_level))
             .context(|| format!("cannot write {}", logback.display()))?;
-        let tls = self.tls.is_some().then(|| {
+        let tls = self.tls_only.is_some().then(|| {
             let of_tls = self.tls_settings().into_iter().chain(self.settings.clone());
             of_tls.filter(|(key, _)| key.starts_with("ssl.")).collect()
         });
         let check = self.container_check.map(|every| every.as_millis());
         let check = check.map(|every| format!("-Dznode.container.checkIntervalMs={every}"));
-        let jvm_flags = check.into_iter().chain(self.jvm_flags.iter().cloned()).collect();
+        let switches = [
+            (self.eager_acl_check, "-Dzookeeper.enableEagerACLCheck=true"),
+            (self.ttl_nodes, "-Dzookeeper.extendedTypesEnabled=true"),
+            (self.read_only_mode, "-Dreadonlymode.enabled=true"),
+        ];
+        let on = switches.into_iter().filter(|(is_on, _)| *is_on).map(|(_, flag)| flag.to_owned());
+        let jvm_flags = check.into_iter().chain(on).chain(self.jvm_flags.iter().cloned()).collect();
         Ok(Launch { installation, jvm_flags, log_level, logback, tls })
     }
 
     fn tls_settings(&self) -> Vec<(String, String)> {
-        let Some([key_store, trust_store]) = &self.tls else { return Vec::new() };
+        let Some([key_store, trust_store]) = &self.tls_only else { return Vec::new() };
         let line = |key: &str, value: String| (key.to_owned(), value);
         vec![
             line("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned()),
@@ -492,7 +479,7 @@ impl EnsembleBuilder {
         line("initLimit", &self.init_limit);
         line("syncLimit", &self.sync_limit);
         line("dataDir", &server.dir().join("data").display());
-        let client_port = if self.tls.is_some() { SECURE_CLIENT_PORT } else { CLIENT_PORT };
+        let client_port = if self.tls_only.is_some() { SECURE_CLIENT_PORT } else { CLIENT_PORT };
         line(client_port, &server.ports().client);
         line(&format!("{client_port}Address"), &server.ports().ip);
         line("maxClientCnxns", &0);
@@ -517,6 +504,9 @@ impl EnsembleBuilder {
                     line("peerType", &"observer");
                 }
             }
+        }
+        if self.local_sessions || self.read_only_mode {
+            LOCAL_SESSIONS.iter().for_each(|key| line(key, &true));
         }
         for (key, value) in self.tls_settings().iter().chain(&self.settings) {
             line(key, value);

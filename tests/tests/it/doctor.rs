@@ -80,8 +80,10 @@ async fn named(operator: &Operator, code: i32, settings: &[&str], id: &str, seve
 #[tokio::test]
 async fn a_healthy_deployment_has_one_note_and_what_happens_to_it_is_named() {
     let files = on_disk();
-    let ensemble =
-        own_ensemble(|servers| servers.admin_server(true).jvm_flag("-Dzookeeper.forceSync=yes")).await;
+    let ensemble = own_ensemble(|servers| {
+        servers.with(|settings| settings.admin_server = true).jvm_flag("-Dzookeeper.forceSync=yes")
+    })
+    .await;
     let mut cluster = Cluster::on(Arc::clone(&ensemble), on_sites(&ensemble, &files)).await;
     let leader = cluster.settled().await;
     assert_eq!(leader.site, "east");
@@ -347,7 +349,9 @@ async fn a_job_without_a_candidate_is_named() {
 async fn weak_servers_are_named() {
     let flags = ["skipACL=yes", "enableEagerACLCheck=true", "snapCount=100", "forceSync=no"];
     let ensemble = own_ensemble(|servers| {
-        let servers = servers.observers(1).init_limit(8).admin_server(true);
+        let servers = servers.with(|settings| {
+            (settings.observers, settings.init_limit, settings.admin_server) = (1, 8, true);
+        });
         flags.iter().fold(servers, |servers, flag| servers.jvm_flag(format!("-Dzookeeper.{flag}")))
     })
     .await;

@@ -48,7 +48,7 @@ pub(super) struct DevArguments {
 pub(super) fn run(dev: &DevArguments, global: &Global, registry: &Registry) -> Result<(), Error> {
     let mut server = TestServer::builder().tick_time(TICK).session_timeouts(GRANTED.0, GRANTED.1);
     if let Some(port) = dev.port {
-        server = server.base_port(port);
+        server.base_port = Some(port);
     }
     let server = server.start_on_thread().map_err(|e| Error::Failed(format!("no server: {e}")))?;
     let dir = tempfile::Builder::new()

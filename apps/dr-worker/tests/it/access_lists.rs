@@ -189,7 +189,7 @@ fn log_in_by_sasl(with_tls: bool) {
     if with_tls {
         make_certificates();
         ensemble = ensemble
-            .tls_only(path("both.pem"), path("ca.pem"))
+            .with(|settings| settings.tls_only = Some(["both.pem", "ca.pem"].map(|name| path(name).into())))
             .setting("ssl.clientAuth", "need")
             .setting("ssl.protocol", "TLSv1.2")
             .setting("ssl.enabledProtocols", "TLSv1.2");

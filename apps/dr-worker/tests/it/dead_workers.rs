@@ -339,14 +339,14 @@ fn it_is_closed_over_tls_and_with_credentials() {
     let ensemble = Ensemble::builder()
         .servers(1)
         .tick_time(Duration::from_millis(500))
-        .tls_only(file("both.pem"), file("ca.pem"))
         .setting("ssl.clientAuth", "need")
         .setting("ssl.protocol", "TLSv1.2")
         .setting("ssl.enabledProtocols", "TLSv1.2")
         .setting("maxSessionTimeout", "60000")
         .jvm_flag(format!("-Djava.security.auth.login.config={}", file("jaas.conf").display()))
         .jvm_flag(format!("-Dzookeeper.authProvider.sasl={provider}"))
-        .jvm_flag("-Dzookeeper.sessionRequireClientSASLAuth=true");
+        .jvm_flag("-Dzookeeper.sessionRequireClientSASLAuth=true")
+        .with(|settings| settings.tls_only = Some([file("both.pem").into(), file("ca.pem").into()]));
     let ensemble = stage.runtime.block_on(ensemble.start()).expect("a server");
     let servers = format!("localhost:{}", ensemble.addresses()[0].port());
     let tls = TlsOptions::new(file("ca.pem")).identity(file("all.pem"), file("all.key"));

@@ -61,7 +61,9 @@ pub async fn three_servers(sync_limit: u32) -> Servers {
     match server_kind() {
         ServerKind::Apache => {
             let builder = Ensemble::builder().servers(3).tick_time(TICK).sync_limit(sync_limit);
-            Servers::Apache(Box::new(builder.breakable_links(true).start().await.unwrap()))
+            Servers::Apache(Box::new(
+                builder.with(|settings| settings.breakable_links = true).start().await.unwrap(),
+            ))
         }
         ServerKind::Embedded => {
             let builder = TestServer::builder().servers(3).tick_time(TICK).sync_limit(sync_limit);

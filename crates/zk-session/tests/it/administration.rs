@@ -325,12 +325,17 @@ async fn extended() -> Servers {
     const CHECK: Duration = Duration::from_millis(200);
     match crate::common::server_kind() {
         ServerKind::Apache => {
-            let builder = Ensemble::builder().servers(1).tick_time(TICK).ttl_nodes(true);
-            Servers::Apache(Box::new(builder.container_check(CHECK).start().await.unwrap()))
+            let builder =
+                Ensemble::builder().servers(1).tick_time(TICK).with(|settings| settings.ttl_nodes = true);
+            Servers::Apache(Box::new(
+                builder.with(|settings| settings.container_check = Some(CHECK)).start().await.unwrap(),
+            ))
         }
         ServerKind::Embedded => {
-            let builder = TestServer::builder().tick_time(TICK).ttl_nodes(true);
-            Servers::Embedded(builder.container_check(CHECK).start().await.unwrap())
+            let builder = TestServer::builder().tick_time(TICK).with(|settings| settings.ttl_nodes = true);
+            Servers::Embedded(
+                builder.with(|settings| settings.container_check = CHECK).start().await.unwrap(),
+            )
         }
     }
 }

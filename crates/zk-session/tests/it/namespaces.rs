@@ -254,7 +254,7 @@ async fn ensemble(settings: EnsembleBuilder) -> Option<(Ensemble, [usize; SERVER
     }
     crate::common::log();
     let builder = settings.servers(SERVERS).in_namespaces(true);
-    let builder = builder.tick_time(TICK).init_limit(100).sync_limit(SYNC_LIMIT);
+    let builder = builder.tick_time(TICK).with(|settings| settings.init_limit = 100).sync_limit(SYNC_LIMIT);
     let ensemble = builder.session_timeouts(2 * TICK, Duration::from_secs(60)).start().await.unwrap();
     let leader = ensemble.leader().await.unwrap();
     let mut servers = [0, 1, 2];
@@ -298,7 +298,11 @@ async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session()
 #[tokio::test]
 async fn a_lease_is_over_by_its_margin_where_a_server_refuses_deletions_by_itself() {
     let _alone = ALONE.lock().await;
-    let Some((ensemble, servers)) = ensemble(Ensemble::builder().eager_acl_check(true)).await else { return };
+    let Some((ensemble, servers)) =
+        ensemble(Ensemble::builder().with(|settings| settings.eager_acl_check = true)).await
+    else {
+        return;
+    };
     crate::common::forbid_deletions_below_the_root(&ensemble.connect_string());
     cut_off(&ensemble, servers, Alone::RefusedDeletions).await;
 }
@@ -367,7 +371,8 @@ async fn a_lease_is_over_by_its_margin_where_the_session_flees_to_a_server_that_
 /// session. On servers that check access lists early, and refuse deletions below the root.
 async fn lease_of_moves(moves: Moves) {
     let _alone = ALONE.lock().await;
-    let Some((ensemble, [one, two, leader])) = ensemble(Ensemble::builder().eager_acl_check(true)).await
+    let Some((ensemble, [one, two, leader])) =
+        ensemble(Ensemble::builder().with(|settings| settings.eager_acl_check = true)).await
     else {
         return;
     };

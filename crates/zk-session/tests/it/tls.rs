@@ -101,7 +101,9 @@ impl TlsBed {
         let ensemble = ensemble
             .servers(1)
             .tick_time(TICK)
-            .tls_only(pki.path("server-both.pem"), pki.path("ca.pem"))
+            .with(|settings| {
+                settings.tls_only = Some(["server-both.pem", "ca.pem"].map(|name| pki.path(name)))
+            })
             .setting("ssl.clientAuth", client_auth)
             .setting("ssl.protocol", protocol)
             .setting("ssl.enabledProtocols", protocol)

@@ -96,7 +96,7 @@ async fn moving(driver: DriverKind, first: Duration, second: Duration) -> (Ensem
         .servers(3)
         .tick_time(TICK)
         .session_timeouts(TICK, first)
-        .dir(dir.keep())
+        .with(|settings| settings.dir = Some(dir.keep()))
         .start()
         .await
         .unwrap();

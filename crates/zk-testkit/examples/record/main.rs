@@ -42,7 +42,7 @@ async fn main() -> Result<()> {
     std::fs::write(&jaas, JAAS)?;
     let jaas = format!("-Djava.security.auth.login.config={}", jaas.display());
 
-    let one = Ensemble::builder().servers(1).ttl_nodes(true);
+    let one = Ensemble::builder().servers(1).with(|settings| settings.ttl_nodes = true);
     record("java", one.clone(), java(&installation, "java", &[])).await?;
     record("kazoo", one.clone(), kazoo()).await?;
     let provider =
@@ -51,9 +51,9 @@ async fn main() -> Result<()> {
     record("sasl", server, java(&installation, "sasl", &[&jaas])).await?;
     let three = Ensemble::builder()
         .servers(3)
-        .read_only_mode(true)
         .setting("reconfigEnabled", "true")
-        .jvm_flag("-Dzookeeper.skipACL=yes");
+        .jvm_flag("-Dzookeeper.skipACL=yes")
+        .with(|settings| settings.read_only_mode = true);
     record("ensemble", three, java(&installation, "ensemble", &[])).await
 }
 

@@ -218,14 +218,23 @@ async fn half_a_handshake_and_half_a_frame() {
 #[tokio::test]
 async fn only_loopback_is_listened_on() {
     for ip in [[0, 0, 0, 0], [10, 0, 0, 1], [128, 0, 0, 1]] {
-        let refused = TestServer::builder().ip(ip).start().await.unwrap_err();
+        let refused =
+            TestServer::builder().with(|settings| settings.ip = ip.into()).start().await.unwrap_err();
         assert!(refused.to_string().contains("loopback only"), "{refused}");
     }
-    let refused = TestServer::builder().ip(std::net::Ipv6Addr::UNSPECIFIED).start().await.unwrap_err();
+    let refused = TestServer::builder()
+        .with(|settings| settings.ip = std::net::Ipv6Addr::UNSPECIFIED.into())
+        .start()
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("loopback only"), "{refused}");
-    let server = TestServer::builder().ip([127, 0, 0, 2]).start().await.unwrap();
+    let server =
+        TestServer::builder().with(|settings| settings.ip = [127, 0, 0, 2].into()).start().await.unwrap();
     assert!(server.connect_string().starts_with("127.0.0.2:"));
-    let taken = TestServer::builder().ip([127, 0, 0, 2]).base_port(server.addresses()[0].port());
+    let taken = TestServer::builder().with(|settings| {
+        settings.ip = [127, 0, 0, 2].into();
+        settings.base_port = Some(server.addresses()[0].port());
+    });
     let refused = taken.start().await.unwrap_err();
     assert!(refused.to_string().contains("in use"), "{refused}");
 }
@@ -288,7 +297,8 @@ fn sent_to(server: &TestServer, session: i64) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_connection_without_a_handshake_is_closed_in_time() {
     const LIMIT: Duration = Duration::from_millis(500);
-    let server = TestServer::builder().handshake_timeout(LIMIT).start().await.unwrap();
+    let server =
+        TestServer::builder().with(|settings| settings.handshake_timeout = LIMIT).start().await.unwrap();
     let address = server.addresses()[0];
     let mut client = Client::new(address).unwrap();
     let began = Instant::now();
@@ -301,6 +311,10 @@ async fn a_connection_without_a_handshake_is_closed_in_time() {
     }
     assert!(began.elapsed() >= 2 * LIMIT, "{:?}", began.elapsed());
     client.ping().expect("who has a session stays");
-    let refused = TestServer::builder().handshake_timeout(Duration::ZERO).start().await.unwrap_err();
+    let refused = TestServer::builder()
+        .with(|settings| settings.handshake_timeout = Duration::ZERO)
+        .start()
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("handshake_timeout"), "{refused}");
 }

@@ -129,8 +129,8 @@ async fn settings_reach_the_servers() {
 async fn bad_settings_start_nothing() {
     for (builder, expected) in [
         (Ensemble::builder().servers(0), "servers is 0: it must be from 1 to 9"),
-        (Ensemble::builder().detached(true), "needs dir"),
-        (Ensemble::builder().base_port(65_530), "need 9 ports"),
+        (Ensemble::builder().with(|settings| settings.detached = true), "needs dir"),
+        (Ensemble::builder().with(|settings| settings.base_port = Some(65_530)), "need 9 ports"),
         (
             Ensemble::builder().session_timeouts(SOON, Duration::from_secs(1)),
             "the longest of session_timeouts is 1s",
@@ -146,7 +146,7 @@ async fn a_fixed_port_in_use_is_named() {
     let reserved = PortReservation::take(3).unwrap();
     let base = reserved.ports()[0];
     let _taken = std::net::TcpListener::bind(("127.0.0.1", base)).unwrap();
-    let builder = Ensemble::builder().servers(1).base_port(base);
+    let builder = Ensemble::builder().servers(1).with(|settings| settings.base_port = Some(base));
     let said = builder.start().await.unwrap_err().to_string();
     assert!(said.contains(&format!("port {base} on 127.0.0.1 is in use")), "{said}");
 }
@@ -164,8 +164,13 @@ async fn a_detached_ensemble_is_found_again_and_ended() {
     let dir = tempfile::tempdir().unwrap();
     let mut watch = end_with_this_process(dir.path());
     let ports = PortReservation::take(3).unwrap();
-    let builder =
-        || Ensemble::builder().servers(1).base_port(ports.ports()[0]).dir(dir.path()).detached(true);
+    let builder = || {
+        Ensemble::builder().servers(1).with(|settings| {
+            settings.base_port = Some(ports.ports()[0]);
+            settings.dir = Some(dir.path().into());
+            settings.detached = true;
+        })
+    };
     let started = builder().start().await.unwrap();
     let (connect, pid) = (started.connect_string(), started.server(0).pid().unwrap());
     let again = builder().start().await.unwrap_err();
@@ -197,7 +202,9 @@ fn attaching_to_nothing_says_so() {
 #[tokio::test]
 async fn dropping_the_start_ends_what_was_started() {
     let dir = tempfile::tempdir().unwrap();
-    let mut start = Box::pin(Ensemble::builder().servers(1).dir(dir.path()).start());
+    let mut start = Box::pin(
+        Ensemble::builder().servers(1).with(|settings| settings.dir = Some(dir.path().into())).start(),
+    );
     let pid = tokio::select! {
         _ = &mut start => panic!("it served before its pid was seen"),
         pid = pid_in(dir.path().join("server-0/pid")) => pid,

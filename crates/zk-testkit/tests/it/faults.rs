@@ -172,7 +172,7 @@ async fn a_write_of_an_earlier_connection_can_come_after_a_later_one() {
 async fn requests_are_reordered_by_the_seed() {
     const CLIENTS: usize = 8;
     let order_of = async |seed: u64| {
-        let server = TestServer::builder().seed(seed).start().await.unwrap();
+        let server = TestServer::builder().with(|settings| settings.seed = Some(seed)).start().await.unwrap();
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| client(&server, 0)).collect();
         server.faults().reorder_requests(Some(Duration::from_secs(3600)));
         for (index, client) in clients.iter_mut().enumerate() {
@@ -312,7 +312,12 @@ async fn an_isolated_follower_goes_on_answering_until_the_sync_limit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_isolated_server_goes_on_for_readers_where_that_is_enabled() {
-    let server = TestServer::builder().servers(3).read_only_mode(true).start().await.unwrap();
+    let server = TestServer::builder()
+        .servers(3)
+        .with(|settings| settings.read_only_mode = true)
+        .start()
+        .await
+        .unwrap();
     server.faults().freeze_clock(true);
     let address = server.addresses()[1];
     let mut early = client(&server, 1);

@@ -15,7 +15,9 @@ const A_WHILE: Duration = Duration::from_millis(500);
 
 #[tokio::test]
 async fn an_isolated_follower_answers_reads_and_takes_no_writes() {
-    let test = answers_reads_and_takes_no_writes(Ensemble::builder().breakable_links(true));
+    let test = answers_reads_and_takes_no_writes(
+        Ensemble::builder().with(|settings| settings.breakable_links = true),
+    );
     timeout(4 * SOON, test).await.expect("nothing hangs");
 }
 

@@ -228,7 +228,10 @@ fn what_is_missing_is_named_and_skipped_but_not_in_ci() {
 #[tokio::test]
 async fn settings_that_contradict_namespaces_are_refused() {
     let builder = || Ensemble::builder().in_namespaces(true);
-    for builder in [builder().base_port(12_000), builder().breakable_links(true)] {
+    for builder in [
+        builder().with(|settings| settings.base_port = Some(12_000)),
+        builder().with(|settings| settings.breakable_links = true),
+    ] {
         assert!(matches!(builder.start().await, Err(Error::Settings(_))));
     }
 }

@@ -17,7 +17,14 @@ async fn start_on(port: u16) -> TestServer {
     let deadline = Instant::now() + SOON;
     loop {
         // The same seed each time, which is to make no difference.
-        match TestServer::builder().seed(7).base_port(port).start().await {
+        match TestServer::builder()
+            .with(|settings| {
+                settings.seed = Some(7);
+                settings.base_port = Some(port);
+            })
+            .start()
+            .await
+        {
             Ok(server) => return server,
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }

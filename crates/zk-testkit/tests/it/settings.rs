@@ -31,7 +31,10 @@ async fn three(builder: EnsembleBuilder) -> (Ensemble, usize, usize) {
 async fn a_server_that_checks_access_lists_early_refuses_by_itself() {
     for eager in [false, true] {
         // Of servers that are cut off a client of the one is answered, one of the other is not.
-        let builder = Ensemble::builder().sync_limit(100).breakable_links(true).eager_acl_check(eager);
+        let builder = Ensemble::builder().sync_limit(100).with(|settings| {
+            settings.breakable_links = true;
+            settings.eager_acl_check = eager;
+        });
         let (ensemble, follower, _) = three(builder).await;
         let mut client = RawClient::connect(ensemble.server(follower).address()).await.unwrap();
         assert_eq!(client.create_allowing("/locked", READ).await.unwrap().error, 0);
@@ -58,15 +61,15 @@ async fn settings_out_of_range_are_an_error() {
         ("tick_time", EnsembleBuilder::tick_time),
         ("session_timeouts, min", |builder, min| builder.session_timeouts(min, Duration::MAX)),
         ("session_timeouts, max", |builder, max| builder.session_timeouts(A_WHILE, max)),
-        ("container_check", EnsembleBuilder::container_check),
-        ("start_within", EnsembleBuilder::start_within),
+        ("container_check", |builder, every| builder.with(|settings| settings.container_check = Some(every))),
+        ("start_within", |builder, within| builder.with(|settings| settings.start_within = within)),
     ];
     let of_embedded: [SetEmbedded; 5] = [
         ("tick_time", TestServerBuilder::tick_time),
         ("session_timeouts, min", |builder, min| builder.session_timeouts(min, Duration::MAX)),
         ("session_timeouts, max", |builder, max| builder.session_timeouts(A_WHILE, max)),
-        ("container_check", TestServerBuilder::container_check),
-        ("handshake_timeout", TestServerBuilder::handshake_timeout),
+        ("container_check", |builder, every| builder.with(|settings| settings.container_check = every)),
+        ("handshake_timeout", |builder, limit| builder.with(|settings| settings.handshake_timeout = limit)),
     ];
     for end in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
         for (name, set) in durations {
@@ -79,11 +82,23 @@ async fn settings_out_of_range_are_an_error() {
     for end in [0, usize::MAX] {
         is_refused("servers", &end, Ensemble::builder().servers(end).start().await.err());
         is_refused("servers", &end, TestServer::builder().servers(end).start().await.err());
-        is_refused("max_request", &end, TestServer::builder().max_request(end).start().await.err());
+        is_refused(
+            "max_request",
+            &end,
+            TestServer::builder().with(|settings| settings.max_request = end).start().await.err(),
+        );
     }
-    is_refused("observers", &usize::MAX, Ensemble::builder().observers(usize::MAX).start().await.err());
+    is_refused(
+        "observers",
+        &usize::MAX,
+        Ensemble::builder().with(|settings| settings.observers = usize::MAX).start().await.err(),
+    );
     for end in [0, u32::MAX] {
-        is_refused("init_limit", &end, Ensemble::builder().init_limit(end).start().await.err());
+        is_refused(
+            "init_limit",
+            &end,
+            Ensemble::builder().with(|settings| settings.init_limit = end).start().await.err(),
+        );
         is_refused("sync_limit", &end, Ensemble::builder().sync_limit(end).start().await.err());
         is_refused("sync_limit", &end, TestServer::builder().sync_limit(end).start().await.err());
     }
@@ -92,7 +107,10 @@ async fn settings_out_of_range_are_an_error() {
 #[tokio::test]
 async fn znodes_may_have_a_time_to_live() {
     for enabled in [false, true] {
-        let builder = Ensemble::builder().servers(1).ttl_nodes(enabled).container_check(A_WHILE);
+        let builder = Ensemble::builder().servers(1).with(|settings| {
+            settings.ttl_nodes = enabled;
+            settings.container_check = Some(A_WHILE);
+        });
         let ensemble = builder.start().await.unwrap();
         let mut client = RawClient::connect(ensemble.addresses()[0]).await.unwrap();
         let error = client.create_ttl("/short", 1).await.unwrap().error;
@@ -103,7 +121,8 @@ async fn znodes_may_have_a_time_to_live() {
 
 #[tokio::test]
 async fn sessions_are_local_until_they_create_an_ephemeral() {
-    let (ensemble, follower, leader) = three(Ensemble::builder().local_sessions(true)).await;
+    let (ensemble, follower, leader) =
+        three(Ensemble::builder().with(|settings| settings.local_sessions = true)).await;
     let mut client = RawClient::connect(ensemble.server(follower).address()).await.unwrap();
     assert_eq!(client.create("/by-a-local-session").await.unwrap().error, 0);
     let sessions = async || ensemble.admin(leader, "dump").await.unwrap();
@@ -116,14 +135,18 @@ async fn sessions_are_local_until_they_create_an_ephemeral() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_server_without_a_quorum_answers_reads() {
-    let ensemble = Ensemble::builder().servers(3).read_only_mode(true).start().await.unwrap();
+    let ensemble =
+        Ensemble::builder().servers(3).with(|settings| settings.read_only_mode = true).start().await.unwrap();
     answers_reads_without_a_quorum(&Servers::Apache(Box::new(ensemble))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn so_does_an_embedded_one() {
     for release in [Release::V3_8, Release::V3_9] {
-        let server = TestServer::builder().servers(3).release(release).read_only_mode(true);
+        let server = TestServer::builder().servers(3).with(|settings| {
+            settings.release = release;
+            settings.read_only_mode = true;
+        });
         answers_reads_without_a_quorum(&Servers::Embedded(server.start().await.unwrap())).await;
     }
 }
@@ -202,7 +225,7 @@ async fn answers_reads_without_a_quorum(servers: &Servers) {
 
 #[tokio::test]
 async fn an_observer_serves_and_has_no_vote() {
-    let builder = Ensemble::builder().servers(3).observers(1);
+    let builder = Ensemble::builder().servers(3).with(|settings| settings.observers = 1);
     let ensemble = builder.start().await.unwrap();
     assert_eq!(ensemble.mode(2).await, Some(Mode::Observer));
     let mut client = RawClient::connect(ensemble.server(2).address()).await.unwrap();
@@ -212,7 +235,8 @@ async fn an_observer_serves_and_has_no_vote() {
     until("it no longer serves", async || ensemble.mode(2).await.is_none()).await;
     assert_eq!(ensemble.leader().await, None);
 
-    let refused = Ensemble::builder().servers(2).observers(1).start().await.unwrap_err();
+    let refused =
+        Ensemble::builder().servers(2).with(|settings| settings.observers = 1).start().await.unwrap_err();
     assert!(matches!(&refused, Error::Settings(what) if what.contains("observers")), "{refused}");
 }
 
@@ -239,7 +263,12 @@ async fn clients_get_in_by_tls_alone() {
     assert!(made.status.success(), "{made:?}");
     std::fs::write(&both, [std::fs::read(&cert).unwrap(), std::fs::read(&key).unwrap()].concat()).unwrap();
 
-    let ensemble = Ensemble::builder().servers(1).tls_only(&both, &cert).start().await.unwrap();
+    let ensemble = Ensemble::builder()
+        .servers(1)
+        .with(|settings| settings.tls_only = Some([both, cert]))
+        .start()
+        .await
+        .unwrap();
     assert_eq!(ensemble.mode(0).await, Some(Mode::Standalone));
     let address = ensemble.addresses()[0];
     let conf = ensemble.admin(0, "conf").await.unwrap();

@@ -88,7 +88,7 @@ async fn the_bytes_are_those_of_the_next_release() {
 }
 
 async fn compare(release: Release, expect: impl Fn(&str) -> String) {
-    let server = TestServer::builder().release(release).start().await.unwrap();
+    let server = TestServer::builder().with(|settings| settings.release = release).start().await.unwrap();
     let mut stream = TcpStream::connect(server.addresses()[0]).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     for (request, expected) in CONVERSATION {

@@ -35,7 +35,8 @@ async fn sessions_expire_in_virtual_time() {
 
 #[tokio::test(start_paused = true)]
 async fn what_ends_by_itself_ends_in_virtual_time() {
-    let server = TestServer::builder().container_check(HOUR).start().await.unwrap();
+    let server =
+        TestServer::builder().with(|settings| settings.container_check = HOUR).start().await.unwrap();
     let mut client = RawClient::connect(server.addresses()[0]).await.unwrap();
     client.create_container("/box").await.unwrap();
     client.create("/box/x").await.unwrap();

@@ -7,7 +7,7 @@ use zk_testkit::{Release, TestServer};
 const EPHEMERAL: i32 = 1;
 
 async fn start(release: Release) -> (TestServer, [Client; 2]) {
-    let server = TestServer::builder().release(release).start().await.unwrap();
+    let server = TestServer::builder().with(|settings| settings.release = release).start().await.unwrap();
     let clients = [(); 2].map(|()| Client::new(server.addresses()[0]).unwrap());
     (server, clients)
 }

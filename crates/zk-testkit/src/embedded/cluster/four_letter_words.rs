@@ -5,7 +5,8 @@ use std::fmt::{Display, Write as _};
 use zk_proto::SessionId;
 
 use super::connection::{Ending, Output};
-use super::{Cluster, Release, millis};
+use super::{Cluster, millis};
+use crate::embedded::settings::Release;
 
 /// What follows the release whose behaviour this is: what it really is.
 const SUFFIX: &str = concat!("-zk-testkit-", env!("CARGO_PKG_VERSION"), ", built on no particular day");
@@ -169,12 +170,12 @@ impl Cluster {
 
     fn conf(&self, at: usize) -> String {
         let settings = &self.settings;
-        let (min_timeout, max_timeout) = settings.session_timeouts();
+        let (min_timeout, max_timeout) = settings.granted();
         format!(
             "clientPort={}\ntickTime={}\nmaxClientCnxns={}\nminSessionTimeout={}\nmaxSessionTimeout={}\n\
              serverId={}\ninitLimit={}\nsyncLimit={}\n",
             self.addresses[at].port(),
-            millis(settings.tick),
+            millis(settings.tick_time),
             settings.max_connections,
             millis(min_timeout),
             millis(max_timeout),

@@ -106,7 +106,7 @@ impl Cluster {
         }
         let replica = &mut self.replicas[at];
         replica.touched.insert(session, timeout_ms);
-        replica.report_at.get_or_insert(shown + self.settings.tick / 2);
+        replica.report_at.get_or_insert(shown + self.settings.tick_time / 2);
         true
     }
 
@@ -127,7 +127,7 @@ impl Cluster {
             return;
         }
         let refuses = self.replicas[at].refuses;
-        let (min, mut max) = self.settings.session_timeouts();
+        let (min, mut max) = self.settings.granted();
         if let Some(Refusal::GrantsAtMost(most)) = refuses {
             max = most.clamp(min, max);
         }

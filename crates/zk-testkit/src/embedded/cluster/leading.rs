@@ -9,7 +9,8 @@ use super::connection::{Ending, Stage};
 use super::prepare::{self, Asking};
 use super::replica::{Ask, Delivery, Forward, Origin, ReplicaLink};
 use super::sessions::Sessions;
-use super::{Cluster, Settings, millis};
+use super::{Cluster, millis};
+use crate::embedded::settings::TestServerBuilder;
 use crate::embedded::tree::{Change, Txn};
 
 /// The log space of a transaction beyond its request.
@@ -113,7 +114,7 @@ impl Cluster {
                 self.send(from, Delivery::Synced { origin, path });
             }
             Ask::Write { op, body, who } => {
-                let Settings { ttl_nodes: ttl_enabled, release, .. } = self.settings;
+                let TestServerBuilder { ttl_nodes: ttl_enabled, release, .. } = self.settings;
                 let asking = Asking { session, who: &who, ttl_enabled, release };
                 let mut change = prepare::change(&self.replicas[self.leader].tree, asking, op, &body);
                 if op == OpCode::CLOSE_SESSION {
@@ -223,7 +224,7 @@ impl Cluster {
     /// A server without contact to the others for too long serves no client.
     fn give_up_when_cut(&mut self) {
         let shown = self.shown();
-        let limit = self.settings.tick * self.settings.sync_limit;
+        let limit = self.settings.tick_time * self.settings.sync_limit;
         for index in 0..self.replicas.len() {
             if self.replicas[index].link.cut_since.is_some_and(|since| since + limit <= shown) {
                 self.lose_quorum(index);
@@ -244,7 +245,7 @@ impl Cluster {
     /// It runs, and has no quorum.
     pub(super) fn serve_reads(&mut self, server: usize) {
         if self.settings.read_only_mode && self.replicas.len() > 1 {
-            self.replicas[server].local = Some(Sessions::new(millis(self.settings.tick)));
+            self.replicas[server].local = Some(Sessions::new(millis(self.settings.tick_time)));
         }
     }
 

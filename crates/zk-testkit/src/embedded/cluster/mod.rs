@@ -36,38 +36,9 @@ use replica::{Delivery, Replica};
 use sessions::Sessions;
 use zk_proto::Reply;
 
+use super::settings::TestServerBuilder;
 use super::tree::Tree;
 use crate::proxy::Rules;
-
-/// What a cluster is made with. [`TestServerBuilder`](crate::TestServerBuilder) explains and checks it.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) servers: usize,
-    pub(crate) release: Release,
-    pub(crate) tick: Duration,
-    pub(crate) sync_limit: u32,
-    pub(crate) session_timeouts: Option<(Duration, Duration)>,
-    pub(crate) max_request: usize,
-    pub(crate) max_connections: usize,
-    pub(crate) handshake_timeout: Duration,
-    pub(crate) ttl_nodes: bool,
-    pub(crate) super_user: Option<String>,
-    pub(crate) read_only_mode: bool,
-    pub(crate) container_check: Duration,
-}
-
-/// A release of Apache ZooKeeper, as far as clients can distinguish them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[non_exhaustive]
-pub enum Release {
-    /// 3.8.0.
-    #[default]
-    V3_8,
-    /// 3.9.3: events name their transaction, a group returns the stat of what it creates,
-    /// `exists` asks for the permission to read, and a connection may watch a path in
-    /// several modes.
-    V3_9,
-}
 
 /// How a server refuses clients that another one serves: [`TestServerFaults::refuse_clients`](crate::TestServerFaults).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,31 +73,6 @@ pub(crate) struct Start {
     pub(crate) secret: u64,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            servers: 1,
-            release: Release::default(),
-            tick: Duration::from_millis(500),
-            sync_limit: 10,
-            session_timeouts: None,
-            max_request: 0xf_ffff,
-            max_connections: 0,
-            handshake_timeout: Duration::from_secs(10),
-            ttl_nodes: true,
-            super_user: None,
-            read_only_mode: false,
-            container_check: Duration::from_secs(60),
-        }
-    }
-}
-
-impl Settings {
-    pub(crate) fn session_timeouts(&self) -> (Duration, Duration) {
-        self.session_timeouts.unwrap_or((self.tick * 2, self.tick * 20))
-    }
-}
-
 /// A session of a [`TestServer`](crate::TestServer).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -143,7 +89,7 @@ pub struct SessionInfo {
 
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
-    settings: Settings,
+    settings: TestServerBuilder,
     addresses: Vec<SocketAddr>,
     start: Start,
     now: Duration,
@@ -189,7 +135,7 @@ const TRACE_MASK: i64 = 306;
 const MOST_UNSENT: usize = 4 << 20;
 
 impl Cluster {
-    pub(crate) fn new(settings: Settings, addresses: Vec<SocketAddr>, start: Start) -> Self {
+    pub(crate) fn new(settings: TestServerBuilder, addresses: Vec<SocketAddr>, start: Start) -> Self {
         let tree = Tree::new(config(&addresses));
         let replicas = (0..settings.servers).map(|_| Replica::new(tree.clone(), settings.release)).collect();
         Self {
@@ -197,7 +143,7 @@ impl Cluster {
             start,
             random: fastrand::Rng::with_seed(start.seed),
             replicas,
-            sessions: Sessions::new(millis(settings.tick)),
+            sessions: Sessions::new(millis(settings.tick_time)),
             trace_mask: TRACE_MASK,
             next_container_check: settings.container_check,
             settings,
@@ -319,7 +265,7 @@ impl Cluster {
         let expiring = can_log && self.replicas[self.leader].tree.has_expiring_znodes();
         let checks = expiring.then_some(self.next_container_check);
         let handshake = self.handshake_by.front().map(|(by, _)| *by);
-        let limit = self.settings.tick * self.settings.sync_limit;
+        let limit = self.settings.tick_time * self.settings.sync_limit;
         let of_replicas = self.replicas.iter().flat_map(|replica| {
             let cut = replica.link.cut_since.filter(|_| replica.serving).map(|since| since + limit);
             let told = replica.report_at.filter(|_| replica.link.is_up());
@@ -465,7 +411,7 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_not_due() {
         let hour = Duration::from_secs(3600);
-        let settings = Settings { servers: 3, ..Settings::default() };
+        let settings = TestServerBuilder { servers: 3, ..TestServerBuilder::default() };
         let start = Start { ms: 0, seed: 1, secret: 1 };
         let mut cluster = Cluster::new(settings, vec![([127, 0, 0, 1], 1).into(); 3], start);
         let change = Change::Create {

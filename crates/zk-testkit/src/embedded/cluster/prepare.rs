@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zk_proto::{Acl, AclEntry, Create, ErrorCode, Id, OpCode, Request, permission};
 
-use super::Release;
+use crate::embedded::settings::Release;
 use crate::embedded::tree::{self, Change, LONGEST_TTL, Owner, Tree, path};
 
 /// Who asks.

@@ -2,8 +2,8 @@
 
 use zk_proto::{ErrorCode, EventKind, Id, PartReply, Reply, Request, permission};
 
-use super::Release;
 use super::replica::Replica;
+use crate::embedded::settings::Release;
 use crate::embedded::tree::{Node, WatchMode, Watcher, check, user, without_hashes};
 
 /// Who reads.

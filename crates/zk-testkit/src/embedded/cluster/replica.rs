@@ -7,8 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use zk_proto::{Id, OpCode};
 
+use super::Refusal;
 use super::sessions::Sessions;
-use super::{Refusal, Release};
+use crate::embedded::settings::Release;
 use crate::embedded::tree::{Tree, Txn, Watches};
 
 #[derive(Debug, Default)]

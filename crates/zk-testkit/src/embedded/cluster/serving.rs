@@ -6,7 +6,8 @@ use zk_proto::{ErrorCode, Id, OpCode, Reply, ReplyHeader, Request, WatchEvent, p
 use super::connection::{Ending, Output, Queued, Stage};
 use super::reads::Reader;
 use super::replica::{Ask, Forward, Origin};
-use super::{Cluster, MOST_UNSENT, Release};
+use super::{Cluster, MOST_UNSENT};
+use crate::embedded::settings::Release;
 use crate::embedded::tree::{self, Change, Notice, Txn};
 use crate::proxy::{Asked, FaultKind};
 

@@ -40,21 +40,23 @@ fn both(tick: Duration) -> Both {
             Ensemble::builder()
                 .servers(1)
                 .tick_time(tick)
-                .ttl_nodes(true)
-                .container_check(NEVER)
                 .setting("4lw.commands.whitelist", "*")
                 .setting("maxClientCnxns", MOST_CONNECTIONS.to_string())
                 .jvm_flag(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"))
+                .with(|settings| {
+                    settings.ttl_nodes = true;
+                    settings.container_check = Some(NEVER);
+                })
                 .start(),
         )
         .unwrap();
     let apache = ensemble.addresses()[0];
-    let server = TestServer::builder()
-        .release(if is_3_9(apache) { Release::V3_9 } else { Release::V3_8 })
-        .tick_time(tick)
-        .container_check(NEVER)
-        .max_connections(MOST_CONNECTIONS)
-        .super_user(SUPER_USER);
+    let server = TestServer::builder().tick_time(tick).with(|settings| {
+        settings.release = if is_3_9(apache) { Release::V3_9 } else { Release::V3_8 };
+        settings.container_check = NEVER;
+        settings.max_connections = MOST_CONNECTIONS;
+        settings.super_user = Some(SUPER_USER.into());
+    });
     let server = runtime.block_on(server.start()).unwrap();
     Both { apache, ours: server.addresses()[0], _runtime: runtime, _ensemble: ensemble, _server: server }
 }
