@@ -346,7 +346,7 @@ fn it_is_closed_over_tls_and_with_credentials() {
         .jvm_flag(format!("-Djava.security.auth.login.config={}", file("jaas.conf").display()))
         .jvm_flag(format!("-Dzookeeper.authProvider.sasl={provider}"))
         .jvm_flag("-Dzookeeper.sessionRequireClientSASLAuth=true")
-        .with(|settings| settings.tls_only = Some([file("both.pem").into(), file("ca.pem").into()]));
+        .with(|settings| settings.tls_only = Some([file("both.pem"), file("ca.pem")]));
     let ensemble = stage.runtime.block_on(ensemble.start()).expect("a server");
     let servers = format!("localhost:{}", ensemble.addresses()[0].port());
     let tls = TlsOptions::new(file("ca.pem")).identity(file("all.pem"), file("all.key"));
