@@ -14,6 +14,7 @@ pub(crate) struct Workers(reqwest::Client);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     /// Something answers, but not as TLS requires it: such as with an expired certificate.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only a handshake is refused"))]
     Refused(String),
     /// It can't be reached.
     Unreachable,

@@ -4,7 +4,7 @@
 //! endpoint, `/openapi.json` and the reference are made of it.
 //!
 //! ```text
-//! command line ─┐                        ┌ Request: filed, followed by whoever waits ┐
+//! command line ─┐                        ┌ Request: filed, followed until its end    ┐
 //!               ├ arguments ─ ask ─ Ask ─┼ Order: compare-and-set of the orders      ├ Report: JSON, text, notes
 //! body by HTTP ─┘                        └ Deed: carried out at once                 ┘
 //! ```
@@ -50,7 +50,7 @@ impl Author<'_> {
         OrderedBy { reason, by, at_ms: unix_ms() }
     }
 
-    /// A request for whoever is fit.
+    /// A request that any fit member carries out.
     pub(crate) fn request(self, kind: RequestKind, from: Outgoing) -> AdminRequest {
         let (reason, by) = (self.reason.map(str::to_owned), self.by.to_owned());
         election_admin::new_request(kind, from, Target::Any, false, reason, by)

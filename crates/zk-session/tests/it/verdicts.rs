@@ -132,7 +132,7 @@ async fn one_server_that_refuses_is_not_believed_while_the_others_are_silent() {
     for Verdict { refusal, .. } in verdicts() {
         println!("{refusal:?}");
         let servers = servers().await;
-        // Held until the end: they accept nobody, and no other program gets their ports.
+        // Held until the end: they accept no connection, and no other program gets their ports.
         let listeners = [1, 2].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let [silent, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
         servers.faults().refuse_clients(0, Some(refusal));
