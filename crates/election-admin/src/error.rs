@@ -55,7 +55,7 @@ pub enum Refusal {
     #[error("this member does not lead any more")]
     NotLeading,
     /// A request to the elector does it.
-    #[error("an elector decides here, and is to be asked")]
+    #[error("this election has an elector: file a request instead")]
     HasElector,
     /// The election has another recipe.
     #[error("{path} is held by the recipe {:?}: no elector is there to carry out standing orders", .recipe.as_str())]
@@ -72,13 +72,13 @@ pub enum Refusal {
     #[error("the ballot is gone")]
     BallotGone,
     /// A znode of others below the election.
-    #[error("{0} is no part of an election")]
+    #[error("{0} is not part of an election")]
     ForeignZnode(String),
     /// No request has this path.
     #[error("there is no request {0}")]
     NoRequest(String),
     /// The request with this path was deleted, or replaced by another one.
-    #[error("the request {0} is not there any more")]
+    #[error("request {0} does not exist")]
     RequestGone(String),
     /// The request is about no slot.
     #[error(transparent)]

@@ -105,7 +105,7 @@ pub enum InvalidText {
     #[error("it has {0} bytes, more than {MAX}")]
     TooLong(usize),
     /// It has a character that is not [plain](is_plain).
-    #[error("it has {0:?}, which is no character of a line of text")]
+    #[error("it has {0:?}, which is not allowed in a line of text")]
     NotPlain(char),
 }
 

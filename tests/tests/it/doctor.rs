@@ -277,8 +277,14 @@ async fn mistakes_in_the_configuration_of_a_node_are_named() {
         (&[&tokens], 1, "unusable-file", error, "http.token_file"),
         (&[&secret], 1, "readable-secret", error, "other users can read"),
         (&[&secret], 1, "open-access", warning, "not only the owner of these credentials has access"),
-        (&[&no_directory], 1, "state-dir", error, "is no directory"),
-        (&["http.listen=0.0.0.0:7080"], 0, "open-http", warning, "everyone there can read the state"),
+        (&[&no_directory], 1, "state-dir", error, "is not a directory"),
+        (
+            &["http.listen=0.0.0.0:7080"],
+            0,
+            "open-http",
+            warning,
+            "everyone on those hosts can read the state",
+        ),
         (&watchdog, 1, "watchdog", error, "/nonexistent: No such file"),
     ];
     for (settings, code, id, severity, part) in faults {

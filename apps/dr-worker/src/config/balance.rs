@@ -12,7 +12,7 @@ table! {
     /// `[balance]`: how the leaderships of jobs with `policy.balance` are spread over the nodes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct BalanceConfig {
-        /// Time between two looks at all elections.
+        /// Time between two rounds, each of which reads all elections.
         pub interval: Duration = 30 * SECOND => value().within(100 * MILLISECOND..=DAY);
         /// Switchovers under way at most.
         pub at_most: usize = 2 => value().check(|most: &usize| {

@@ -17,7 +17,7 @@ impl Dates {
             let is_day = |day: &str| is_date(day);
             if !is_day(first) || !is_day(last) || first.len() != last.len() {
                 return Err(format!(
-                    "{text:?} is no day; valid are 2026-12-24, 12-24 for each year, and days from one to another, such \
+                    "{text:?} is not a date; valid are 2026-12-24, 12-24 for each year, and days from one to another, such \
                      as 2026-12-20..2027-01-06 or 12-20..01-06"
                 ));
             }
@@ -124,7 +124,7 @@ mod tests {
         for text in
             ["", "2026", "2026-13-01", "2026-02-30", "2-1", "12-24..", "12-24..2026-12-25", "é6-12-24", "x"]
         {
-            assert!(dates(&[text]).unwrap_err().contains("is no day"), "{text}");
+            assert!(dates(&[text]).unwrap_err().contains("is not a date"), "{text}");
         }
         assert!(dates(&["2026-12-02..2026-12-01"]).unwrap_err().contains("ends before"));
         assert!(dates(&["02-29"]).is_ok());

@@ -15,8 +15,8 @@ table! {
     /// `[drill]`: which orders of a drill this worker obeys, and the plans of drills.
     #[derive(Clone, Debug, PartialEq)]
     pub struct DrillConfig {
-        /// The modes that this worker obeys, for each job without its own list: "rehearse", "switchover", "kill-job" (its
-        /// process), "kill-worker" (this process), "cut-site" (this worker plays dead for a time). The last two affect all
+        /// The modes that this worker accepts, for each job without its own list: "rehearse", "switchover", "kill-job" (its
+        /// process), "kill-worker" (this process), "cut-site" (this worker cuts itself off for a time). The last two affect all
         /// jobs of the worker, so each of them has to allow them.
         pub allow: Vec<DrillMode> = SAFE.to_vec() => value();
         /// Whether something starts this worker again after "kill-worker". A systemd service is recognised without it.
@@ -33,7 +33,7 @@ table! {
     pub struct JobDrill {
         /// The modes, where they differ from drill.allow.
         pub allow: Vec<DrillMode> = SAFE.to_vec() => value();
-        /// How its service is probed from each site during a drill, as its users reach it; "none": not at all.
+        /// Probe of its service from each site during a drill, by the way that users reach it; "none": no probe.
         pub probe: Option<ReadyProbe> = None => nested_as(DrillProbe::default()).shows(
             "that the job's users are served"
         ).example("{ kind = \"http\", url = \"http://orders.example:8080/health\" }");
@@ -48,7 +48,7 @@ table! {
         pub enabled: bool = true => value();
         /// Another program for it. Default: that of the job.
         pub command: Option<Vec<String>> = None => optional().example("[\"/usr/bin/ledger-check\"]");
-        /// Whether the hook of that name is run before. No other hook is run.
+        /// Whether the hook `prepare` runs before it. No other hook runs.
         pub prepares as prepare: bool = false => value();
         /// How long it may take until it is ready.
         pub timeout: Duration = 60 * SECOND => value().within(SECOND..=HOUR);

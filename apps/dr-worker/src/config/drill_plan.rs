@@ -79,9 +79,9 @@ table! {
     pub struct Objectives {
         /// The longest outage.
         pub rto: Option<Duration> = None => optional().within(Duration::ZERO..=365 * DAY).example("\"30s\"");
-        /// The longest time whose data may be lost, by the attribute `lag` of members.
+        /// The longest period whose data may be lost, by the attribute `lag` of members.
         pub rpo: Option<Duration> = None => optional().within(Duration::ZERO..=365 * DAY).example("\"5s\"");
-        /// The attribute of members that has the time whose data would be lost now, in seconds.
+        /// The attribute of members that has the period whose data would be lost now, in seconds.
         pub lag: Option<String> = None => optional().example("\"lag_seconds\"");
     }
     check Objectives::check;

@@ -20,7 +20,8 @@ table! {
     /// `[job.NAME]`: a program that runs on the leader, and its election.
     #[derive(Clone, Debug, PartialEq)]
     pub struct JobConfig {
-        /// How the leader is found: "elector" (by the policy), "queue" (who waited longest) or "single" (who is quickest).
+        /// How the leader is found: "elector" (by the policy), "queue" (the member that has waited longest)
+        /// or "single" (the fastest member).
         /// Only "elector" has policies and switchovers. All workers of a job must use the same.
         pub recipe: Recipe = Recipe::Elector => value().worker();
         /// Whether the job's resource refuses fencing tokens older than the newest it has seen. The ledger's stores do.

@@ -17,12 +17,12 @@ table! {
     pub(super) struct LimitKeys {
         /// Open files of each process.
         open_files: Option<u64> = None => optional().example("1024").check(|number: &u64| {
-            let wrong = format!("{number} is too few; {FEWEST_FILES} or more is valid");
+            let wrong = format!("{number} is too low; {FEWEST_FILES} or more is valid");
             (*number < FEWEST_FILES).then_some(wrong)
         });
         /// Processes and threads: of the job, or without a cgroup of its own those of its user.
         processes: Option<u64> = None => optional().example("64").check(|number: &u64| {
-            (*number == 0).then(|| "0 would be no job; 1 or more is valid".to_owned())
+            (*number == 0).then(|| "0 would allow no process; 1 or more is valid".to_owned())
         });
         /// Memory: of the job, or without a cgroup of its own the address space of each process.
         memory: Option<Size> = None => optional().example("\"1GiB\"").check(|size: &Size| {

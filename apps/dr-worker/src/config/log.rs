@@ -15,7 +15,7 @@ table! {
     /// `[log]`: the worker's own log.
     #[derive(Clone, Debug, PartialEq)]
     pub struct LogConfig {
-        /// What is logged: a level, or levels by target. --log and DR_LOG override it. Default: "info"; "warn" for
+        /// Log level: a level, or levels by target. --log and DR_LOG override it. Default: "info"; "warn" for
         /// zookeeper.
         pub levels: Option<Targets> = None => optional().applied().example("\"info,zk_session=debug\"");
         /// Where it goes instead of standard error.
@@ -25,7 +25,7 @@ table! {
 
 table! {
     struct FileKeys {
-        /// File instead of standard error. It is renamed to PATH.1, PATH.2, ... when it is large or old.
+        /// File to log to instead of standard error. It is renamed to PATH.1, PATH.2, ... when it is large or old.
         file: Option<PathBuf> = None => optional().example("\"/var/log/dr-worker/worker.log\"");
         rotation: Rotation = Rotation::default() => flat();
     }

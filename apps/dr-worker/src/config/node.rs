@@ -30,7 +30,7 @@ table! {
         ).worker().example("\"east\"");
         /// Address of this node for other nodes; shown by `list`. Default: the host name.
         pub address: String = "127.0.0.1".to_owned() => derived().worker().example("\"10.0.0.1\"").check(|address: &String| {
-            (!is_host(address)).then(|| format!("{address:?} is no name or address of a host"))
+            (!is_host(address)).then(|| format!("{address:?} is not the name or address of a host"))
         });
         /// Directory for locks and the records of running jobs. It must be on a local disk.
         pub state_dir: PathBuf = "/var/lib/dr-worker".into() => value().worker();
@@ -83,14 +83,14 @@ impl NodeConfig {
         for name in self.attributes.keys().filter(|name| name.starts_with(RESERVED)) {
             section.problem(
                 "attributes",
-                format!("{name:?} is not free: workers publish under names that begin with {RESERVED:?}; choose another"),
+                format!("{name:?} is reserved: workers publish under names that begin with {RESERVED:?}; choose another"),
             );
         }
         for (name, value) in &self.attributes {
             if let Some(c) = name.chars().chain(value.chars()).find(|c| !is_plain(*c)) {
                 section.problem(
                     "attributes",
-                    format!("{name:?} has {c:?}, which is no character of a line of text"),
+                    format!("{name:?} has {c:?}, which is not allowed in a line of text"),
                 );
             }
         }

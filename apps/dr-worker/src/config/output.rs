@@ -44,7 +44,8 @@ table! {
         rotation: Rotation = Rotation::default() => flat().only(&["file"]);
         /// The journal's socket.
         socket: PathBuf = JOURNAL.into() => value().only(&["journal"]);
-        /// More than this a second, on average of ten, is dropped and counted; "0B": no limit. Default: "1MiB", and no limit
+        /// Output above this rate a second, averaged over ten seconds, is dropped and counted; "0B": no limit.
+        /// Default: "1MiB", and no limit
         /// for a file.
         limit: Size = USUAL_LIMIT => derived().example("\"1MiB\"");
     }
@@ -59,7 +60,7 @@ table! {
         max_size: Size = Size(10 << 20) => value().check(|size: &Size| {
             (*size < SMALLEST).then(|| format!("{size} is too small; {SMALLEST} or more is valid"))
         });
-        /// It is renamed when it is older; "0s": at no age.
+        /// It is renamed when it is older; "0s": never.
         max_age: Duration = Duration::ZERO => value().within(Duration::ZERO..=3650 * DAY);
         /// How many older files remain.
         keep: u32 = 5 => value().within(0..=MOST_KEPT);

@@ -33,7 +33,7 @@ table! {
     /// The keys of a probe.
     #[derive(Clone, Debug, PartialEq)]
     pub(super) struct ProbeKeys {
-        /// What is tried: "none", "exec", "http", "tcp" or "notify" (READY=1 as for sd_notify; only for `ready`).
+        /// Kind of check: "none", "exec", "http", "tcp" or "notify" (READY=1 as for sd_notify; only for `ready`).
         pub(super) kind: ProbeKind = ProbeKind::None => value();
         /// The program whose exit code 0 is a success, and its arguments.
         pub(super) command: Vec<String> = Vec::new() => required("the program whose exit code 0 shows {}").only(&["exec"]);
@@ -47,7 +47,7 @@ table! {
         ).only(&["tcp"]);
         /// The longest pause between two attempts: the first one is 10ms.
         pub(super) interval: Duration = 500 * MILLISECOND => value().within(MILLISECOND..=HOUR).only(&["exec", "http", "tcp"]);
-        /// After which an attempt has failed.
+        /// How long an attempt may take before it counts as failed.
         pub(super) timeout: Duration = 2 * SECOND => value().within(MILLISECOND..=HOUR).only(&["exec", "http", "tcp"]);
     }
 }
@@ -57,7 +57,7 @@ table! {
     #[derive(Clone)]
     pub(super) struct ReadyKeys {
         probe: ProbeKeys = ProbeKeys::default() => flat();
-        /// The job is ready once it has run so long.
+        /// The job is ready when it has run for this long.
         after: Duration = SECOND => value().within(Duration::ZERO..=HOUR).only(&["none"]);
     }
 }

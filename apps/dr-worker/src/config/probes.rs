@@ -13,7 +13,7 @@ table! {
     /// `[probes]`: the measurement of round trips, where a policy uses them.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ProbesConfig {
-        /// Time between two probes. Three missed probes in a row: out of reach.
+        /// Time between two probes. After three missed probes in a row a target counts as unreachable.
         pub interval: Duration = SECOND => value().within(SHORTEST..=HOUR);
         /// Timeout of each.
         pub timeout: Duration = SECOND => value().within(SHORTEST..=HOUR);

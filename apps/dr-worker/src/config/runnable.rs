@@ -40,7 +40,7 @@ impl JobSpec {
         let has_dir = self.working_dir.as_deref().is_none_or(|dir| {
             let is_dir = dir.is_dir();
             if !is_dir {
-                let why = format!("{} is no directory", dir.display());
+                let why = format!("{} is not a directory", dir.display());
                 faults.add("working_dir", HostFault { why, may_pass: !dir.exists() });
             }
             is_dir
@@ -53,7 +53,7 @@ impl JobSpec {
             if set_by_worker.into_iter().any(|set| set == name) {
                 faults.add(&key, "is set by the worker for each leadership".to_owned());
             } else if name.is_empty() || name.contains(['=', '\0']) {
-                faults.add(&key, "is no name of an environment variable".to_owned());
+                faults.add(&key, "is not the name of an environment variable".to_owned());
             }
         }
         for (name, value) in &self.env {
@@ -159,7 +159,8 @@ impl Faults<'_> {
             JobOutput::Journal { socket } => {
                 let is_socket = socket.metadata().is_ok_and(|socket| socket.file_type().is_socket());
                 if !is_socket {
-                    let problem = format!("{} is no socket: no journal runs on this host", socket.display());
+                    let problem =
+                        format!("{} is not a socket: no journal runs on this host", socket.display());
                     self.add("output.socket", HostFault { why: problem, may_pass: !socket.exists() });
                 }
             }
@@ -208,7 +209,7 @@ pub(super) fn not_a_place(path: &Path) -> Option<HostFault> {
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
-        let why = format!("{} is no directory; create it", parent.display());
+        let why = format!("{} is not a directory; create it", parent.display());
         return Some(HostFault { why, may_pass: !parent.exists() });
     }
     let errno = access(parent, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
@@ -220,7 +221,7 @@ pub(super) fn not_a_place(path: &Path) -> Option<HostFault> {
 pub(super) fn not_a_home(dir: &Path) -> Option<HostFault> {
     let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
     if !there.is_dir() {
-        return Some(format!("{} is no directory", there.display()).into());
+        return Some(format!("{} is not a directory", there.display()).into());
     }
     let errno = access(there, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
     Some(HostFault::of_user(dir, &errno.into()))
@@ -348,8 +349,8 @@ mod tests {
         assert_eq!(
             faults(&wrong),
             [
-                "job.orders.working_dir: /no/such/dir is no directory",
-                "job.orders.env.A=B: is no name of an environment variable",
+                "job.orders.working_dir: /no/such/dir is not a directory",
+                "job.orders.env.A=B: is not the name of an environment variable",
                 "job.orders.env.DR_TERM: is set by the worker for each leadership",
                 "job.orders.ready.url: https://localhost/: https is not supported, only http",
                 "job.orders.ready.interval: is zero",

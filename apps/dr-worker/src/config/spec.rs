@@ -74,11 +74,11 @@ table! {
         /// Working directory. Default: that of the worker.
         pub working_dir: Option<PathBuf> = None => optional().job().example("\"/srv/orders\"");
         /// Forbid the job, its hooks and its probes to change the user (no_new_privs). Default: true, unless the worker may kill
-        /// processes of all users (root); of a job with `user` always true. See docs/configuration.md before you set it to false.
+        /// processes of all users (root); always true for a job with `user`. See docs/configuration.md before you set it to false.
         pub no_new_privileges: Option<bool> = None => optional().job().example("true");
         /// The user that the job runs as, with the commands beside it; the worker's own by default.
         pub run_as: Option<RunAs> = None => flat_as(UserKeys::default()).job().overlay(Reach::Node);
-        /// Those that run as the worker's user nevertheless, by their keys: hooks, "ready", "liveness", "fitness", "measure",
+        /// Programs that run as the worker's user instead, by their keys: hooks, "ready", "liveness", "fitness", "measure",
         /// "fence", "drill.probe". For an address or a route that only root can set.
         pub as_worker: Vec<Helper> = Vec::new() => value().applied().overlay(Reach::Node).example("[\"after_ready\", \"after_stop\"]");
         /// Limits of the job. See docs/configuration.md for what they mean without a cgroup of its own. Default: those of the
@@ -135,7 +135,7 @@ table! {
 
 table! {
     for RestartPolicy {
-        /// How many restarts within `within`; one more end, and the job has failed. 0: none at all.
+        /// How many restarts are allowed within `within`. If the job ends once more, it has failed. 0: no restart.
         max: u32 => value();
         /// The window that restarts are counted in.
         within: Duration => value().within(MILLISECOND..=DAY);
@@ -166,7 +166,7 @@ table! {
 
 fn no_exit_code(codes: &[u32]) -> Option<String> {
     let code = codes.iter().find(|code| **code > 255)?;
-    Some(format!("{code} is no exit code; 0 to 255 is valid"))
+    Some(format!("{code} is not an exit code; 0 to 255 is valid"))
 }
 
 impl ExitKeys {
@@ -197,7 +197,7 @@ table! {
         // Its output is written to ZooKeeper.
         /// The pause between the beginnings of two runs.
         pub interval: Duration = 10 * SECOND => value().within(100 * MILLISECOND..=HOUR);
-        /// After which a run is killed and counts as failed.
+        /// How long a run may take before it is killed and counts as failed.
         pub timeout: Duration = 5 * SECOND => value().within(MILLISECOND..=HOUR);
         /// How long the last values stay valid while the command fails.
         pub keep: Duration = MINUTE => value().within(Duration::ZERO..=DAY);

@@ -395,7 +395,7 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("zookeeper.driver", "zk", ["\"zk\" is not known", "\"native\", \"zookeeper-async\""]),
         ("policy.on_pause", "wait", ["\"wait\" is not known", "\"stop\", \"freeze\", \"keep\""]),
         ("job.orders.recipe", "paxos", ["\"paxos\" is not known", "\"elector\", \"queue\", \"single\""]),
-        ("job.orders.stop_signal", "SIGCHLD", ["is no stop signal", "SIGTERM"]),
+        ("job.orders.stop_signal", "SIGCHLD", ["is not a stop signal", "SIGTERM"]),
         ("http.listen", "7080", ["is not a host:port", "127.0.0.1:7080"]),
         ("zookeeper.connect", "zk1", ["\"zk1\" is not a host:port", "zk1:2181"]),
         ("zookeeper.connect", "zk1:2181/dr", ["contains a path", "zookeeper.root"]),

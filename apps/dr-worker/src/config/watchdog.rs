@@ -27,7 +27,7 @@ table! {
         pub mode: WatchdogMode = WatchdogMode::Off => value();
         /// The device.
         pub device: PathBuf = "/dev/watchdog".into() => value();
-        /// How long before the end of its lease a job has ended. The machine is reset in the middle of that time.
+        /// How long before the end of its lease a job must have ended. The machine is reset in the middle of that time.
         pub safety_margin: Duration = SECOND => value().within(200 * MILLISECOND..=10 * MINUTE);
         /// The timeout of a device that accepts none. Default: the longest that leases allow is set.
         pub fixed_timeout: Option<Duration> = None => optional().within(MILLISECOND..=HOUR).example("\"4s\"");

@@ -22,7 +22,7 @@ table! {
     /// `[zookeeper]`: the ensemble and the connection to it.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ZooKeeperConfig {
-        /// All servers of the ensemble, as host:port, separated by commas. Put one server at a third place:
+        /// All servers of the ensemble, as host:port, separated by commas. Put one server in a third site:
         /// with two sites, the loss of the site that holds the majority stops all decisions.
         pub connect: String = String::new() => required(
             "the ensemble's servers, such as \"zk1:2181,zk2:2181,zk3:2181\""
@@ -30,7 +30,7 @@ table! {
         /// The servers of `connect` to be used first: those of the own site. Set it in the site's file.
         pub prefer: String = String::new() => derived().example("\"127.0.0.1:2181\"").check(|prefer: &String| wrong_host(prefer));
         /// The servers of each site, written as in `connect`. `dr-worker doctor` and `dr-worker drill check` report whether the
-        /// loss of a site loses the majority. A place that has servers and no workers needs a name too.
+        /// loss of a site loses the majority. A site that has servers but no workers needs a name too.
         pub sites: BTreeMap<String, Vec<String>> = BTreeMap::new() => value().applied().example(
             "{ east = [\"127.0.0.1:2181\"], west = [\"127.0.0.1:2182\"], third = [\"127.0.0.1:2183\"] }"
         );
@@ -159,7 +159,7 @@ table! {
 
 table! {
     for TlsOptions {
-        /// The certificates of those that may sign the servers'.
+        /// The certificates of the authorities that sign the servers' certificates.
         ca_file: PathBuf => required(
             "the certificates of those that may sign the servers', as PEM"
         ).example("\"/etc/dr-worker/ca.pem\"");

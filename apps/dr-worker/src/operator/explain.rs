@@ -110,7 +110,7 @@ pub(super) async fn snapshots(
             Ok(snapshot) => found.push((job, snapshot)),
             // A removed election must not hide the others.
             Err(ReadError::NoElection(path)) if !found.is_empty() => {
-                output::print_warning(format_args!("there is no election at {path} any more"));
+                output::print_warning(format_args!("the election at {path} was deleted"));
             }
             Err(error) => return Err(error.into()),
         }
@@ -184,8 +184,8 @@ pub(super) fn in_the_way(job: &str, obstacle: &Obstacle) -> String {
     let until = obstacle.until_ms.map(crate::wall::moment);
     let until = match (until, obstacle.bound) {
         (None, _) => String::new(),
-        (Some(at), Bound::Earliest) => format!(", until {at} at least"),
-        (Some(at), Bound::Latest) => format!(", until {at} at most"),
+        (Some(at), Bound::Earliest) => format!(", until {at} at the earliest"),
+        (Some(at), Bound::Latest) => format!(", until {at} at the latest"),
         (Some(at), Bound::Exactly) => format!(", until {at}"),
     };
     format!("{}: {}{until}", obstacle.reason, advice::beside(obstacle.reason, &obstacle.sentence, job))

@@ -165,7 +165,7 @@ async fn read(operator: &Operator, local: &Local, job: Option<&str>) -> Result<V
         Some(path) if clusters.is_empty() => Err(ReadError::NoElection(path).into()),
         // A removed election must not hide the others.
         Some(path) => {
-            output::print_warning(format_args!("there is no election at {path} any more"));
+            output::print_warning(format_args!("the election at {path} was deleted"));
             Ok(clusters)
         }
         None => Ok(clusters),

@@ -37,7 +37,7 @@ pub(super) struct LogsArguments {
     lines: usize,
     /// Show the output on the node of this member.
     ///
-    /// By the HTTP endpoints of its worker, over TLS with the certificate of `http.tls`, which it must admit:
+    /// It asks that member's worker by HTTP, over TLS with the certificate of `http.tls`, which that worker must admit: its
     /// `http.access.status` or `http.access.control` is `certificate`.
     #[arg(long, value_name = "MEMBER", conflicts_with = "follow")]
     node: Option<MemberId>,

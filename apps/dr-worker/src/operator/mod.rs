@@ -103,23 +103,23 @@ enum Verb {
     History(history::HistoryArguments),
     /// Show the last output of a job on this node.
     ///
-    /// Also of its last crash, and while the worker is down.
+    /// It includes the last crash, and works while the worker is down.
     Logs(logs::LogsArguments),
     /// Explain who leads, who would, and what blocks a change.
     Explain(explain::ExplainArguments),
     /// Show who would lead if a site or a member was lost.
     ///
-    /// Or with other settings, which `--set` gives.
+    /// Also with other settings, given by `--set`.
     Simulate(simulate::SimulateArguments),
-    /// Look for what will hurt: servers, sites, timings, files.
+    /// Find problems: servers, sites, timings, members, files.
     ///
     /// Run it on each node, with the worker's configuration and as its user. It changes nothing. Exit code 1 if it finds an
     /// error, 69 if ZooKeeper can't be reached; the report is printed nevertheless.
     Doctor(doctor::DoctorArguments),
     /// Practise a failover, and report how long it took.
     ///
-    /// It checks first whether it may; exit code 75 and nothing happens if not, 1 if it failed, missed an objective or was
-    /// aborted.
+    /// It first checks whether a drill may run. If not, nothing happens and the exit code is 75; it is 1 if the drill
+    /// failed, missed an objective or was aborted.
     Drill(drill::DrillArguments),
     /// Check a fencing token: exit code 0 if the READY leader has it.
     ///
@@ -131,14 +131,15 @@ enum Verb {
     Watch(watch::WatchArguments),
     /// Run a job here without ZooKeeper, while it has no quorum.
     ///
-    /// The last resort: nothing but what you have fenced by hand keeps the job from running twice. docs/lost-quorum.md
+    /// The last resort: only what you have fenced by hand keeps the job from running twice. docs/lost-quorum.md
     /// has the steps. The worker of this node must be stopped. The job runs until Ctrl-C or SIGTERM.
     EmergencyLead(emergency::EmergencyArguments),
     /// Remove znodes of dead sessions; only show them without --yes.
     RemoveGhosts(ghosts::RemoveGhostsArguments),
-    /// Remove the znodes of a job that no worker runs any more.
+    /// Remove the znodes of a job that no worker runs.
     ///
-    /// With its history, overlays and reports of drills. Exit code 75 if it has a member, or orders or requests are in force.
+    /// They include its history, overlays and reports of drills. Exit code 75 if it has a member, or orders or requests are
+    /// in force.
     /// A script needs --yes.
     Forget(forget::ForgetArguments),
     /// Run a worker and an embedded ZooKeeper server, to try it.
@@ -200,12 +201,12 @@ enum ConfigVerb {
     Show(config::ShowArguments),
     /// Edit a file with $VISUAL or $EDITOR, and replace it if it is valid.
     ///
-    /// The copy that is edited is checked as by `config check`. If it is not valid, it can be edited again or is discarded, with
-    /// the exit code of that. Mode and owner are kept.
+    /// The copy that is edited is checked as by `config check`. If it is not valid, edit it again or discard it; the exit
+    /// code is then that of the check. Mode and owner are kept.
     Edit(edit::EditArguments),
     /// Push a file to ZooKeeper: all members of the job apply it.
     ///
-    /// It shows the changes and what follows first, and asks on a terminal.
+    /// It first shows the changes and their effects, and asks on a terminal.
     /// The overlay has the keys of [job.NAME]. It overrides files. Environment and command line override it.
     /// A member that can't apply it goes on with the former one, and reports why.
     Push(overlay::PushArguments),
@@ -220,7 +221,7 @@ enum ConfigVerb {
     History(overlay::OverlayArguments),
     /// Push an earlier version again.
     ///
-    /// Without a version, each revert goes back by one, to no overlay at last.
+    /// Without a version, each revert goes back by one, and finally to no overlay.
     Revert(overlay::RevertArguments),
     /// Print the JSON Schema of configuration files, for editors.
     Schema,

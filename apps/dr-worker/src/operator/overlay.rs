@@ -188,7 +188,9 @@ impl PresentOverlay {
                 Output::Json => {
                     output::print_json(&json!({ "election": self.job, "version": version, "changed": false }))
                 }
-                Output::Pretty => output::print(format_args!("{}: the overlay is that already", self.job)),
+                Output::Pretty => {
+                    output::print(format_args!("{}: the overlay has this text already", self.job))
+                }
             };
         }
         let plan = self.plan(sources, new.text).await?;
@@ -204,7 +206,7 @@ impl PresentOverlay {
             Pushed::Done(pushed) => pushed,
             Pushed::Changed(present) => {
                 return Err(Error::NotNow(format!(
-                    "the overlay is version {present}, and not {replaces} any more: somebody has changed it meanwhile"
+                    "the overlay is at version {present}, not {replaces}: it was changed meanwhile"
                 )));
             }
         };

@@ -37,7 +37,7 @@ pub(super) fn run(sources: &Sources, how: Output) -> Result<(), Error> {
     };
     if !handles_the_signal(pid) {
         return Err(Error::Failed(format!(
-            "process {pid} has the lock of {id} and is no worker that can be upgraded in place: restart it"
+            "process {pid} has the lock of {id} and is not a worker that can be upgraded in place: restart it"
         )));
     }
     // One that is under way does what is asked, and the worker may hear no more until it is over.

@@ -77,6 +77,6 @@ impl Record for Overlay {
 
     fn check(&self) -> Result<(), String> {
         let bad = self.text.chars().find(|c| !text::is_in_block(*c));
-        bad.map_or(Ok(()), |c| Err(format!("its text has {c:?}, which is no character of lines of text")))
+        bad.map_or(Ok(()), |c| Err(format!("its text has {c:?}, which is not allowed in lines of text")))
     }
 }

@@ -595,7 +595,7 @@ fn an_election_is_forgotten_when_nothing_needs_it() {
     });
     stage
         .operator(&["forget", "orders", "--yes"])
-        .assert(1, &["/forgotten-job/orders/notes is no part of an election"]);
+        .assert(1, &["/forgotten-job/orders/notes is not part of an election"]);
     Stage::with_session(async |session| {
         session.delete("/forgotten-job/orders/notes", None).await.expect("its own")
     });

@@ -285,10 +285,9 @@ fn a_port_that_other_hosts_reach_without_a_token_is_warned_of() {
     let mut child = command.stderr(stderr).arg("run").spawn().expect("dr-worker can be started");
     // Only the worker keeps its end of the pipe, so the log ends with it.
     drop(command);
-    let warned = BufReader::new(log)
-        .lines()
-        .map_while(Result::ok)
-        .find(|line| line.contains("\"WARN\"") && line.contains("everyone there can read the state"));
+    let warned = BufReader::new(log).lines().map_while(Result::ok).find(|line| {
+        line.contains("\"WARN\"") && line.contains("everyone on those hosts can read the state")
+    });
     let _ = child.kill();
     let _ = child.wait();
     assert!(warned.is_some_and(|line| line.contains("\"address\":\"0.0.0.0:")));

@@ -96,7 +96,10 @@ fn a_job_that_can_not_run_here_runs_elsewhere_at_once() {
 fn codes_that_mean_nothing_are_refused() {
     let stage = Stage::new("/exit-codes");
     for (codes, part) in [
-        ("{ stay_down = [256] }", "job.orders.exit_codes.stay_down: 256 is no exit code; 0 to 255 is valid"),
+        (
+            "{ stay_down = [256] }",
+            "job.orders.exit_codes.stay_down: 256 is not an exit code; 0 to 255 is valid",
+        ),
         ("{ stay_down = [3], not_here = [2, 3] }", "3 is in stay_down too"),
         ("{ stay_down = \"3\" }", "an array"),
         ("{ down = [3] }", "unknown key"),

@@ -326,9 +326,9 @@ fn what_can_not_be_set_is_refused() {
         ("as_worker=[\"fence\"]", "job.orders.as_worker: it needs `user` as well"),
         ("limits={ memory = \"1MiB\" }", "job.orders.limits.memory: 1MiB is too small; 16MiB or more"),
         ("limits={ memory = \"lots\" }", "expected a size"),
-        ("limits={ open_files = 3 }", "3 is too few; 16 or more"),
+        ("limits={ open_files = 3 }", "3 is too low; 16 or more"),
         ("limits={ open_files = 4000000000 }", "above the hard limit of this process"),
-        ("limits={ processes = 0 }", "0 would be no job"),
+        ("limits={ processes = 0 }", "0 would allow no process"),
         ("limits={ cpu = 1 }", "unknown key"),
     ] {
         check(&[&format!("job.orders.{setting}")]).assert(78, &[part]);

@@ -60,7 +60,7 @@ fn a_worker_that_can_not_start_says_so_on_standard_error_and_in_its_file() {
     assert!(text.contains("/no/such/program"), "{text}");
     for verb in [&["config", "check"][..], &["run"]] {
         let mut command = stage.worker_command("east-1", "east", &["log.file=/nowhere/worker.log"]);
-        Outcome::of(command.args(verb)).assert(75, &["log.file: /nowhere is no directory; create it"]);
+        Outcome::of(command.args(verb)).assert(75, &["log.file: /nowhere is not a directory; create it"]);
     }
 }
 

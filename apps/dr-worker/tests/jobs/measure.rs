@@ -41,7 +41,7 @@ async fn what_is_wrong_with_it_is_said() {
     let error = measured(&tree, "exec /no/such/program").await.unwrap_err();
     assert!(error.starts_with("it ended: "), "{error}");
     let error = measured(&tree, "echo 'much lag'").await.unwrap_err();
-    assert!(error.contains("\"much lag\", which is no name=value"), "{error}");
+    assert!(error.contains("\"much lag\", which is not name=value"), "{error}");
     // More than a pipe holds: it must not be held up either.
     let error = measured(&tree, "head -c 1000000 /dev/zero | tr '\\0' x").await.unwrap_err();
     assert!(error.contains("too long"), "{error}");

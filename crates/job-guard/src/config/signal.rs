@@ -60,7 +60,7 @@ impl fmt::Display for StopSignal {
 /// Not the name of a signal that can stop a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no stop signal; it is one of SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, \
+    "{0:?} is not a stop signal; use one of SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, \
      SIGKILL"
 )]
 pub struct NotAStopSignal(String);

@@ -21,7 +21,7 @@ impl fmt::Display for Size {
 
 /// Not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no size; it is a whole number and a unit, such as \"512KiB\", \"10MiB\" or \"2GiB\"")]
+#[error("{0:?} is not a size; use a whole number and a unit, such as \"512KiB\", \"10MiB\" or \"2GiB\"")]
 pub struct NotASize(String);
 
 impl FromStr for Size {

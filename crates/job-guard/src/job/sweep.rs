@@ -59,7 +59,7 @@ pub async fn sweep(guards: &Guards, by: BootTime) -> Result<(), String> {
                     left = Some(reason);
                 }
                 Err(error) => {
-                    left = Some(format!("the processes of {} can't be looked for: {error}", path.display()))
+                    left = Some(format!("the processes of {} can't be searched for: {error}", path.display()))
                 }
             }
             if *looks >= EMPTY_LOOKS {

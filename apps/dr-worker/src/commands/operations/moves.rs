@@ -63,7 +63,7 @@ struct Wanted {
     to_site: Option<SiteId>,
     #[command(flatten)]
     from: OneLeader,
-    /// Elect also a member that the stage `limit` excludes.
+    /// Also allow a member that the stage `limit` excludes.
     ///
     /// The loss is accepted, and recorded.
     #[arg(long)]

@@ -255,7 +255,7 @@ fn a_jobs_load_and_a_nodes_capacity_are_numbers() {
     let much = "node.attributes={ capacity = \"much\" }";
     given().set(much).refused("", &["job.orders.policy", "node.attributes.capacity is \"much\""]);
     assert!(Given::file(SMALL).set(much).load().is_ok(), "nothing goes by it");
-    given().set("node.attributes={ \"dr.load\" = \"3\" }").refused("", &["\"dr.load\" is not free"]);
+    given().set("node.attributes={ \"dr.load\" = \"3\" }").refused("", &["\"dr.load\" is reserved"]);
 }
 
 /// What other members must have alike is in the word that they compare.

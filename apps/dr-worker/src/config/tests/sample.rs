@@ -15,7 +15,7 @@ const HEAD: &str = r#"#:schema ./schema.json
 # `dr-worker config show` prints each value with its source; `dr-worker config check` prints all errors.
 # An unknown key is an error. A key behind '#' shows an example, or a default that depends on others.
 # Durations have a unit: "250ms", "10s", "1m 30s". Relative paths start at the working directory.
-# docs/configuration.md explains what does not fit here.
+# docs/configuration.md has longer explanations.
 "#;
 
 /// The widest line of a comment.

@@ -283,7 +283,7 @@ impl Watched<'_> {
         if let Some(error) = &broken {
             report.outcome = DrillOutcome::Aborted;
             report.ended_ms = Some(unix_ms());
-            report.sentence = format!("it could not be conducted any more: {error}");
+            report.sentence = format!("it could not be continued: {error}");
         }
         let report = report.bounded();
         runs::write(&operator.session, paths, &report).await?;

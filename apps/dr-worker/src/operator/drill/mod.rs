@@ -59,7 +59,7 @@ pub(super) struct DrillArguments {
 enum DrillVerb {
     /// Check whether a drill may run now; exit code 75 if not.
     ///
-    /// By the plan, or by each plan of the configuration. It changes nothing.
+    /// It evaluates the plan, or each plan of the configuration, and changes nothing.
     Check(CheckArguments),
     /// List the reports of drills.
     List(ListArguments),
@@ -322,7 +322,7 @@ fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(),
         DrillMode::KillJob => "the job is killed on its leader",
         DrillMode::KillWorker => "the leader's worker is killed",
         DrillMode::CutSite => "all workers of the leader's site are cut off from ZooKeeper",
-        DrillMode::Unknown => "what this program does not know",
+        DrillMode::Unknown => "a mode that this program does not know",
     };
     consent.ask(&format!("drill: {what}: {danger}"))
 }

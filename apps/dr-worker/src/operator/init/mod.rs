@@ -129,7 +129,7 @@ pub(super) fn run(init: &InitArguments, global: &Global, registry: &Registry) ->
         output::print_progress(format_args!("or, as a service:\n  systemctl enable --now {service}"));
     }
     output::print_progress(format_args!(
-        "\nWithout [zookeeper.auth] everybody who reaches the ZooKeeper servers can give orders (docs/security.md)."
+        "\nWithout [zookeeper.auth] every client that reaches the ZooKeeper servers can give orders (docs/security.md)."
     ));
     Ok(())
 }

@@ -110,7 +110,7 @@ fn why_it_stays(
     unix_ms: u64,
 ) -> Option<&'static str> {
     if !job.balance {
-        return Some("its policy does not say balance");
+        return Some("balance is off in its policy");
     }
     if snapshot.control.mode != Mode::Auto {
         return Some("its mode is not auto");

@@ -139,7 +139,7 @@ impl Drills {
                 Ok(found) => return found,
                 Err(error) => {
                     let job = self.slot.name();
-                    tracing::warn!(job, run = order.run, "an order of a drill is not obeyed yet: {error}");
+                    tracing::warn!(job, run = order.run, "can't carry out the order of a drill yet: {error}");
                 }
             }
             tokio::time::sleep(RETRY).await;

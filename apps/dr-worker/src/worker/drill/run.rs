@@ -275,7 +275,7 @@ impl<'a> Run<'a> {
                     Ok(false) => {}
                     Err(reason) => {
                         let (job, run) = (self.drills.slot.name(), &self.order.run);
-                        tracing::warn!(job, run, "the answer to a drill is not written yet: {reason}");
+                        tracing::warn!(job, run, "can't write the answer to a drill yet: {reason}");
                         tokio::time::sleep(RETRY).await;
                         continue;
                     }

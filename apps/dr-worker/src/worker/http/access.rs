@@ -240,7 +240,7 @@ pub(crate) fn exposed(http: &HttpConfig) -> Vec<&'static str> {
     }
     if http.access.status == StatusAccess::Open && control == Gate::Closed {
         exposed
-            .push("everyone there can read the state of this worker (http.access.status); control is closed");
+            .push("everyone on those hosts can read the state of this worker (http.access.status); control is closed");
     }
     exposed
 }
@@ -265,7 +265,7 @@ mod tests {
             .join("; ")
         };
         use ControlAccess::{Certificate, Closed, Token};
-        assert!(exposed(StatusAccess::Open, Closed, false).contains("everyone there can read"));
+        assert!(exposed(StatusAccess::Open, Closed, false).contains("everyone on those hosts can read"));
         assert!(exposed(StatusAccess::Open, Token, false).contains("in plain text"));
         assert!(exposed(StatusAccess::Token, Closed, false).contains("in plain text"));
         assert_eq!(exposed(StatusAccess::Open, Token, true), "");

@@ -68,7 +68,7 @@ pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Answered {
     Ok(match Restartable::new(&worker.node().id, jobs) {
         Some(judged) if judged.can_restart => answer(StatusCode::OK, &judged),
         Some(judged) => answer(StatusCode::SERVICE_UNAVAILABLE, &judged),
-        None => refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker is no member of any job"),
+        None => refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker is not a member of any job"),
     })
 }
 

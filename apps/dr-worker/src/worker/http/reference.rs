@@ -24,7 +24,7 @@ The endpoints of a worker at [`http.listen`](keys.md#http), as `/openapi.json` d
 are for.
 
 - GET endpoints also answer HEAD and OPTIONS.
-- Each endpoint without a job needs none. `?job=J` names the job; it can be left out if there is only one.
+- `?job=J` names the job where the query has `job`. It can be left out if there is only one job.
 - *Health* is open to everyone; *status* and *control* are as `http.access` says; *output* is as *status*, or as
   *control* where *status* is open.
 

@@ -90,7 +90,7 @@ impl Which {
         if status.role != Role::Joining {
             return Ok(job);
         }
-        let why = format!("this process is no member of {} yet: {}", job.slot.name(), status.note);
+        let why = format!("this process is not a member of {} yet: {}", job.slot.name(), status.note);
         Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &why).into())
     }
 }

@@ -63,8 +63,8 @@ pub async fn run_measure(
 /// One JSON object, or lines of `name=value`.
 fn understand(text: &str) -> Result<BTreeMap<String, String>, String> {
     let said: Vec<_> = if text.trim_start().starts_with('{') {
-        let object: BTreeMap<String, Value> =
-            serde_json::from_str(text).map_err(|error| format!("its output is no JSON object: {error}"))?;
+        let object: BTreeMap<String, Value> = serde_json::from_str(text)
+            .map_err(|error| format!("its output is not a JSON object: {error}"))?;
         let values = object.into_iter().map(|(name, value)| match value {
             // `null` means unknown.
             Value::Null => Ok(None),
@@ -72,7 +72,7 @@ fn understand(text: &str) -> Result<BTreeMap<String, String>, String> {
             Value::Number(number) => Ok(Some((name, number.to_string()))),
             Value::Bool(yes) => Ok(Some((name, yes.to_string()))),
             Value::Array(_) | Value::Object(_) => {
-                Err(format!("{name:?} in its output is no text, number, boolean or null"))
+                Err(format!("{name:?} in its output is not a text, a number, a boolean or null"))
             }
         });
         values.filter_map(Result::transpose).collect::<Result<_, _>>()?
@@ -80,18 +80,18 @@ fn understand(text: &str) -> Result<BTreeMap<String, String>, String> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let pairs = lines.map(|line| match line.split_once('=') {
             Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-            None => Err(format!("its output has the line {line:?}, which is no name=value")),
+            None => Err(format!("its output has the line {line:?}, which is not name=value")),
         });
         pairs.collect::<Result<_, _>>()?
     };
     let mut attributes = BTreeMap::new();
     for (name, value) in said {
         if name.is_empty() || name.chars().count() > LONGEST_NAME || !name.chars().all(is_plain) {
-            return Err(format!("{name:?} in its output is no name of an attribute"));
+            return Err(format!("{name:?} in its output is not the name of an attribute"));
         }
         if name.starts_with(RESERVED) {
             return Err(format!(
-                "{name:?} in its output is not free: workers publish under names that begin with {RESERVED:?}"
+                "{name:?} in its output is reserved: workers publish under names that begin with {RESERVED:?}"
             ));
         }
         // Values appear in reports, line by line.
@@ -132,14 +132,14 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_is_said() {
         for (text, part) in [
-            ("lag", "\"lag\", which is no name=value"),
-            ("=5", "\"\" in its output is no name"),
+            ("lag", "\"lag\", which is not name=value"),
+            ("=5", "\"\" in its output is not the name"),
             ("lag=1\nlag=2", "\"lag\" appears twice"),
-            ("{\"lag\": [1]}", "\"lag\" in its output is no text"),
-            ("{\"lag\": 1", "no JSON object"),
-            ("{} {}", "no JSON object"),
+            ("{\"lag\": [1]}", "\"lag\" in its output is not a text"),
+            ("{\"lag\": 1", "not a JSON object"),
+            ("{} {}", "not a JSON object"),
             ("{\"lag\": \"1\\n2\"}", "the value of \"lag\""),
-            ("dr.leads=db", "\"dr.leads\" in its output is not free"),
+            ("dr.leads=db", "\"dr.leads\" in its output is reserved"),
         ] {
             let error = said(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

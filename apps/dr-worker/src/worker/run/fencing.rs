@@ -82,7 +82,7 @@ impl Fencing {
                     let job = slot.name();
                     tracing::error!(
                         job,
-                        "{why}; the job is started beside it, because job.{job}.fence.on_failure is \"continue\""
+                        "{why}; the job is started although it may still run there, because job.{job}.fence.on_failure is \"continue\""
                     );
                     leadership.remark(shortened(&format!("started without a fence: {why}")));
                     at_risk.insert(former.fencing_token);
@@ -133,7 +133,7 @@ impl Fencing {
     ) -> Result<Breadcrumbs, Failure> {
         match change_breadcrumbs(session, &self.paths, leading, |_, _| {}).await {
             Err(AdminError::Record(error)) => Err(Failure::new(format!(
-                "who has to be fenced is not known: {error}; `{}` replaces it",
+                "can't read which former leaders to fence: {error}; `{}` replaces it",
                 Typed::verb("ack").job(self.paths.name()).arg("--fenced")
             ))),
             known => Ok(known?),
@@ -191,12 +191,12 @@ impl Fencing {
             None => Err(AdminError::Closed),
         };
         let Err(error) = reported else { return };
-        tracing::info!(job, "it is not reported yet that the job has ended here: {error}");
+        tracing::info!(job, "can't report yet that the job has ended on this node: {error}");
         let (fencing, job) = (self.clone(), job.to_owned());
         tokio::spawn(async move {
             while let Ok(session) = fencing.session.active().await {
                 match fencing.report_left(&session, fencing_token).await {
-                    Ok(()) => return tracing::info!(job, "it is reported that the job has ended here"),
+                    Ok(()) => return tracing::info!(job, "reported that the job has ended on this node"),
                     Err(AdminError::Record(error)) => return tracing::warn!(job, "{error}"),
                     Err(_) => tokio::time::sleep(RETRY).await,
                 }
@@ -223,7 +223,7 @@ impl Fencing {
         if let Err(error) = change_breadcrumbs(&session, &self.paths, None, |left, _| remove(left)).await {
             tracing::warn!(
                 job,
-                "it is not reported that the job of an earlier worker has ended here: {error}"
+                "can't report that the job of an earlier worker has ended on this node: {error}"
             );
         }
     }

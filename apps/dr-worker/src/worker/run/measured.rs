@@ -47,7 +47,7 @@ impl Measured {
         }
         match self.election.set_measured(all.clone()) {
             Ok(()) => parts.published = all,
-            Err(error) => tracing::warn!(job, "the measured attributes are not published: {error}"),
+            Err(error) => tracing::warn!(job, "can't publish the measured attributes: {error}"),
         }
     }
 }

@@ -195,7 +195,7 @@ impl Orders {
                 None
             }
             Err(error) => {
-                tracing::warn!(job, request = filed.which.name, "a request is not begun yet: {error}");
+                tracing::warn!(job, request = filed.which.name, "can't begin a request yet: {error}");
                 self.is_owed = true;
                 None
             }
@@ -208,7 +208,7 @@ impl Orders {
             Ok(()) => *is_over = true,
             Err(error) => {
                 let (job, request) = (work.slot.name(), &filed.which.name);
-                tracing::warn!(job, request, "the outcome of a request is not recorded yet: {error}");
+                tracing::warn!(job, request, "can't record the outcome of a request yet: {error}");
                 self.is_owed = true;
             }
         }
@@ -272,7 +272,7 @@ impl Led<'_> {
                         }
                         Err(error) => {
                             let (job, request) = (self.work.slot.name(), &which.name);
-                            tracing::debug!(job, request, %error, "who carries out a request is not known yet");
+                            tracing::debug!(job, request, %error, "can't read yet who carries out a request");
                             self.orders.is_owed = true;
                             return Ok(());
                         }

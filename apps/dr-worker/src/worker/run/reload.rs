@@ -255,7 +255,7 @@ fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
                     }
                     Err(AdminError::Closed) => return,
                     Err(error) => {
-                        tracing::debug!(job = name, %error, "the restart of the job is not requested yet")
+                        tracing::debug!(job = name, %error, "can't request the restart of the job yet")
                     }
                 },
             }

@@ -64,7 +64,7 @@ impl ServiceManager {
         let watchdog = watchdog.unwrap_or_else(|variable| {
             tracing::warn!(
                 variable,
-                "ignored: the variable is invalid, so the service manager's watchdog gets no signs of life"
+                "ignored: the variable is invalid, so the service manager gets no WATCHDOG=1"
             );
             None
         });

@@ -29,7 +29,7 @@ pub(crate) const CHECK: &str = "--resume-check";
 /// The option of `run` by which a program continues.
 pub(crate) const RESUME: &str = "--resume";
 
-const NO_WORKER: &str = "it is no dr-worker, or one that can't continue a running worker";
+const NO_WORKER: &str = "it is not dr-worker, or a version that can't continue a running worker";
 
 /// How long the new program may take to answer.
 const WITHIN: Duration = Duration::from_secs(10);

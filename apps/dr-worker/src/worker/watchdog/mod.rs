@@ -132,7 +132,7 @@ impl WatchdogKeeper {
     fn open(&self, end: BootTime) -> Result<(Device, Plan), String> {
         let margin = self.config.safety_margin;
         if BootTime::now() + self.longest > end + margin / 2 {
-            return Err("the lease is too short at this moment to put off the reset".to_owned());
+            return Err("the lease is too short at the moment to delay the reset".to_owned());
         }
         let device = Device::open(&self.config, self.longest)?;
         let (path, timeout) = (self.config.device.display(), device.timeout());

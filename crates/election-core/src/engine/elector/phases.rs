@@ -144,8 +144,8 @@ impl Pass<'_> {
                     policy.failback_windows.texts().collect::<Vec<_>>().join("; ")
                 ),
                 _ => format!(
-                    "{} must have been better than {leader} for {} without a break; since when it has been, \
-                     only the elector knows",
+                    "{} must have been better than {leader} for {} without a break; only the elector \
+                     knows when that time began",
                     better.member,
                     in_words(outlook.patience)
                 ),

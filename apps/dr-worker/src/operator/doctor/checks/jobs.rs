@@ -29,7 +29,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Severity::Error,
         finds: "no member leads a job",
         why: "The job does not run.",
-        action: "`dr-worker explain` shows the reason. A job that no worker runs any more: `dr-worker forget JOB`.",
+        action: "`dr-worker explain` shows the reason. For a job that no worker runs: `dr-worker forget JOB`.",
         look: no_leader,
     },
     Check {
@@ -132,7 +132,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "unreadable-znode",
         severity: Severity::Warning,
         finds: "a znode has content that can't be used",
-        why: "What it says is ignored; the elector may decide nothing.",
+        why: "It is ignored; the elector may decide nothing.",
         action: "Delete it, or write it again with the command that made it.",
         look: unreadable,
     },

@@ -74,7 +74,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "member-policy",
         severity: Severity::Warning,
         finds: "a member has another policy than the elector",
-        why: "As the elector it decides otherwise.",
+        why: "As the elector it decides differently.",
         action: "Compare `dr-worker config show` on these nodes.",
         look: policies,
     },

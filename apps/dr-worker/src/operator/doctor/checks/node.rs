@@ -113,7 +113,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "open-http",
         severity: Severity::Warning,
         finds: "other hosts can use the HTTP endpoints without a certificate, or send tokens in plain text",
-        why: "Everyone there can read the state, or the tokens.",
+        why: "Everyone on those hosts can read the state, or the tokens.",
         action: "Set http.access.status and http.tls, or listen on 127.0.0.1.",
         look: exposed,
     },

@@ -80,7 +80,7 @@ fn existing(dir: &Path) -> Option<&Path> {
 fn not_writable(dir: &Path) -> Option<String> {
     let there = existing(dir)?;
     if !there.is_dir() {
-        return Some(format!("{} is no directory", there.display()));
+        return Some(format!("{} is not a directory", there.display()));
     }
     let why = access(there, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
     Some(format!("{}: {}", there.display(), why.desc()))
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(not_writable(&dir.path().join("a/b")), None);
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(not_writable(&file.join("x")).unwrap().ends_with("is no directory"));
+        assert!(not_writable(&file.join("x")).unwrap().ends_with("is not a directory"));
         assert!(!is_in_memory(Path::new("/proc")));
         assert!(disk(dir.path()).unwrap().size > 0);
     }
