@@ -92,6 +92,16 @@ fn dependencies_point_up_only() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What checks the promises shares no code with what makes them: not even by way of another crate.
+#[test]
+fn the_checker_depends_on_no_other_crate() -> anyhow::Result<()> {
+    let dependencies = of_cargo()?;
+    let own = dependencies.iter().filter(|edge| edge.from == "robustness");
+    let wrong: Vec<_> = own.map(Dependency::phrase).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
 #[test]
 fn no_modules_or_folders_depend_on_each_other() -> anyhow::Result<()> {
     let mut wrong = Vec::new();

@@ -1,0 +1,109 @@
+//! A request of an operator is begun at most once, and what the operator was told of it is true.
+
+use std::collections::BTreeMap;
+
+use super::violation::Findings;
+use crate::history::{Answer, Call, Event, History, Outcome, RequestState};
+
+/// What the servers know of a request: its states in their order, with their lines.
+type States<'a> = BTreeMap<&'a str, Vec<(&'a RequestState, usize)>>;
+
+pub(super) fn check(history: &History) -> Findings {
+    let mut findings = Findings::default();
+    let mut requests = States::new();
+    let mut acquired = BTreeMap::new();
+    for (number, line) in history.lines().iter().enumerate() {
+        match &line.event {
+            Event::Acquired(leadership) => {
+                acquired.insert((leadership.term, &leadership.member), number);
+            }
+            Event::Request { request, state } => {
+                requests.entry(request).or_default().push((state, number));
+                if let RequestState::Done { term, leader } = state
+                    && !acquired.contains_key(&(*term, leader))
+                {
+                    findings.found(
+                        format!(
+                            "{request} is said to be done by {leader} in term {term}, which has not led in it"
+                        ),
+                        vec![number],
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    for (request, states) in &requests {
+        findings.examined += 1;
+        has_one_course(&mut findings, request, states);
+    }
+    for operation in history.operations() {
+        let Call::Operator { verb, arguments, .. } = operation.call else { continue };
+        let Outcome::Ok(Answer::Told { code, request, state }) = operation.outcome else { continue };
+        findings.examined += 1;
+        // What `cancel` has withdrawn is its argument.
+        let (request, told) = match (verb.as_str(), code) {
+            ("cancel", 0) => (arguments.first(), Some(&RequestState::Cancelled)),
+            _ => (request.as_ref(), state.as_ref()),
+        };
+        let (Some(request), Some(told)) = (request, told) else { continue };
+        // Old ones are trimmed, and the servers' log may begin later.
+        let Some((last, number)) = requests.get(request.as_str()).and_then(|states| states.last()) else {
+            continue;
+        };
+        if is_over(told) && told != *last {
+            let mut lines = operation.lines();
+            lines.push(*number);
+            findings.found(
+                format!("an operator was told that {request} is {}, and it is {}", name(told), name(last)),
+                lines,
+            );
+        }
+    }
+    findings
+}
+
+/// It begins once, in one term, and what is over stays so.
+fn has_one_course(findings: &mut Findings, request: &str, states: &[(&RequestState, usize)]) {
+    let mut begun = None;
+    for (state, line) in states {
+        if let RequestState::Accepted { term } | RequestState::Done { term, .. } = state {
+            match begun {
+                Some((other, first)) if other != *term => {
+                    findings.found(
+                        format!("{request} was begun in term {other} and in term {term}"),
+                        vec![first, *line],
+                    );
+                    return;
+                }
+                _ => begun = Some((*term, *line)),
+            }
+        }
+    }
+    for pair in states.windows(2) {
+        let ((before, first), (after, second)) = (pair[0], pair[1]);
+        if is_over(before) && before != after {
+            findings.found(
+                format!("{request} was {}, and became {}", name(before), name(after)),
+                vec![first, second],
+            );
+            return;
+        }
+    }
+}
+
+fn is_over(state: &RequestState) -> bool {
+    !matches!(state, RequestState::Planned | RequestState::Pending | RequestState::Accepted { .. })
+}
+
+fn name(state: &RequestState) -> String {
+    match state {
+        RequestState::Planned => "planned".to_owned(),
+        RequestState::Pending => "pending".to_owned(),
+        RequestState::Accepted { term } => format!("accepted in term {term}"),
+        RequestState::Done { term, leader } => format!("done by {leader} in term {term}"),
+        RequestState::Failed => "failed".to_owned(),
+        RequestState::Expired => "expired".to_owned(),
+        RequestState::Cancelled => "cancelled".to_owned(),
+    }
+}

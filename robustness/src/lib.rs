@@ -1,0 +1,11 @@
+//! An independent checker of what dr-worker promises.
+//!
+//! A deployment, or a test that breaks one, writes a [history]: one line for each thing that was asked, answered, done or
+//! broken. The [checker] reads a history and names the lines that break a promise.
+//!
+//! Nothing here depends on the crates whose promises are checked. What the checker knows of them is in their documents: the
+//! promises, the HTTP endpoints, the znodes.
+#![forbid(unsafe_code)]
+
+pub mod checker;
+pub mod history;

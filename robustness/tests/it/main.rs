@@ -1,0 +1,5 @@
+//! Good histories hold, and each way to spoil one is named by the check that is for it, and by no other.
+
+mod good;
+mod logs;
+mod spoiled;
