@@ -1,19 +1,14 @@
 //! Cargo, as a child.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use crate::group::Group;
-
-const PIPE_ENDS_WITHIN: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(5);
 
 /// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
@@ -28,8 +23,15 @@ where
     I::Item: AsRef<OsStr>,
 {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(args).current_dir(root()).stdin(Stdio::null());
+    let mut command = program(cargo);
+    command.args(args).current_dir(root());
+    command
+}
+
+/// A program without input.
+pub(crate) fn program(path: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(path);
+    command.stdin(Stdio::null());
     // Set by `cargo run` for xtask itself; they would make other packages rebuild.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -45,76 +47,43 @@ pub(crate) async fn run(command: &mut Command) -> anyhow::Result<ExitStatus> {
     Group::start(command)?.status().await
 }
 
-/// Which of a child's streams is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Stdout,
-    Stderr,
+/// A program that cargo has built.
+#[derive(Debug, Clone)]
+pub(crate) struct Built {
+    pub(crate) target: Target,
+    pub(crate) is_test: bool,
+    pub(crate) executable: PathBuf,
+    /// The package's. Cargo starts its tests there.
+    pub(crate) directory: PathBuf,
 }
 
-/// Runs a program, passes its output on and gives each line of one stream to `look`.
-pub(crate) async fn run_and_read(
-    command: &mut Command,
-    stream: Stream,
-    mut look: impl FnMut(&str) + Send + 'static,
-) -> anyhow::Result<ExitStatus> {
-    match stream {
-        Stream::Stdout => command.stdout(Stdio::piped()),
-        Stream::Stderr => command.stderr(Stdio::piped()),
-    };
-    let mut group = Group::start(command)?;
-    let pipe: Box<dyn std::io::Read + Send> = match stream {
-        Stream::Stdout => Box::new(group.child().stdout.take().context("no pipe")?),
-        Stream::Stderr => Box::new(group.child().stderr.take().context("no pipe")?),
-    };
-    let reader = std::thread::spawn(move || {
-        let mut lines = BufReader::new(pipe);
-        let mut line = Vec::new();
-        while matches!(lines.read_until(b'\n', &mut line), Ok(1..)) {
-            // The count continues without a terminal.
-            let _ = match stream {
-                Stream::Stdout => std::io::stdout().write_all(&line),
-                Stream::Stderr => std::io::stderr().write_all(&line),
-            };
-            look(String::from_utf8_lossy(&line).trim_end());
-            line.clear();
-        }
-    });
-    let status = group.status().await?;
-    // The pipe ends with the program, unless a process that it left behind holds it open.
-    let deadline = Instant::now() + PIPE_ENDS_WITHIN;
-    while !reader.is_finished() && Instant::now() < deadline {
-        tokio::time::sleep(LOOK).await;
-    }
-    Ok(status)
-}
-
-/// Builds the named packages' binaries and gives their paths by name.
-pub(crate) async fn build(packages: &[&str]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
-    let mut command = cargo(["build", "--message-format", "json-render-diagnostics"]);
-    for package in packages {
-        command.args(["--package", package]);
-    }
-    command.arg("--bins");
-    let output = tempfile::tempfile().context("cannot make a temporary file")?;
-    command.stdout(output.try_clone()?);
-    let status = run(&mut command).await?;
+/// Runs a command that builds, and gives the programs.
+pub(crate) async fn build(command: &mut Command) -> anyhow::Result<Vec<Built>> {
+    let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
+    command.args(["--message-format", "json-render-diagnostics"]).stdout(output.try_clone()?);
+    let status = run(command).await?;
     if !status.success() {
-        bail!("cargo cannot build {}: {status}", packages.join(", "));
+        bail!("cargo cannot build: {status}");
     }
-    let mut output = output;
-    std::io::Seek::rewind(&mut output)?;
-    let mut binaries = BTreeMap::new();
+    output.rewind()?;
+    let (targets, mut built) = (targets()?, Vec::new());
     for line in BufReader::new(output).lines() {
-        let Ok(message) = serde_json::from_str::<Value>(&line?) else {
+        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
+        let text = |value: &Value| value.as_str().map(PathBuf::from);
+        let name = &message["target"]["name"];
+        let (Some(executable), Some(manifest), Some(source)) = (
+            text(&message["executable"]),
+            text(&message["manifest_path"]),
+            text(&message["target"]["src_path"]),
+        ) else {
             continue;
         };
-        if let (Some(name), Some(path)) = (message["target"]["name"].as_str(), message["executable"].as_str())
-        {
-            binaries.insert(name.to_owned(), PathBuf::from(path));
-        }
+        let target = targets.iter().find(|target| target.source == source && *name == *target.name);
+        let target = target.with_context(|| format!("{name} is not of the workspace"))?.clone();
+        let is_test = message["profile"]["test"] == true;
+        built.push(Built { target, is_test, executable, directory: manifest.with_file_name("") });
     }
-    Ok(binaries)
+    Ok(built)
 }
 
 /// A target of a package of the workspace.

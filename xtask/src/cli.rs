@@ -24,9 +24,9 @@ pub(crate) enum Chore {
     /// Installs Debian's ZooKeeper and a Java runtime first if they are missing and
     /// ZOOKEEPER_HOME is not set. A requested release is that of ZOOKEEPER_HOME or of
     /// Debian's packages on this machine; otherwise Debian's is fetched into the target
-    /// directory, without an installation. Uses cargo-nextest if it is installed, else
-    /// `cargo test`. The last line has the totals; the skipped tests are those that only
-    /// --full runs. With CI=true a test that can't find what it needs fails.
+    /// directory, without an installation. Test programs run side by side. The last line has
+    /// the totals; the skipped tests are those that only --full runs. With CI=true a test
+    /// that can't find what it needs fails.
     Test(TestArgs),
     /// Run the demo: two sites, two workers each, a job that fails over.
     ///

@@ -12,7 +12,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A program in its own process group, to which its children belong. Dropping it ends the group, with SIGINT first, so
-/// that cargo and cargo-nextest can end their children.
+/// that cargo can end its children.
 #[derive(Debug)]
 pub(crate) struct Group {
     child: Child,
@@ -27,19 +27,26 @@ impl Group {
         Ok(Self { child, ended: false })
     }
 
-    pub(crate) fn child(&mut self) -> &mut Child {
-        &mut self.child
-    }
-
     /// Waits until the program has ended.
     pub(crate) async fn status(mut self) -> anyhow::Result<ExitStatus> {
         loop {
-            if let Some(status) = self.child.try_wait().context("cannot wait for a child")? {
-                self.ended = true;
+            if let Some(status) = self.try_status()? {
                 return Ok(status);
             }
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// If the program has ended.
+    pub(crate) fn try_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        let status = self.child.try_wait().context("cannot wait for a child")?;
+        self.ended |= status.is_some();
+        Ok(status)
+    }
+
+    /// Dropping it waits for the end.
+    pub(crate) fn interrupt(&self) {
+        self.signal(Signal::SIGINT);
     }
 
     fn signal(&self, signal: Signal) {
@@ -55,7 +62,7 @@ impl Drop for Group {
         if self.ended {
             return;
         }
-        self.signal(Signal::SIGINT);
+        self.interrupt();
         let deadline = Instant::now() + GRACE;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {

@@ -3,25 +3,27 @@
 mod changed;
 mod filter;
 mod full;
+mod output;
+mod schedule;
 mod timings;
 mod totals;
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal as _;
+use std::ops::Add as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::ValueEnum as _;
 use tempfile::NamedTempFile;
 use zk_testkit::Ensemble;
 
-use crate::cargo::{self, Stream, Target, cargo};
+use crate::cargo::{self, Built, cargo};
 use crate::cli::TestArgs;
 use crate::packages::{self, Release};
 use filter::Choice;
+use schedule::{Done, Manner, Task};
 use timings::Spent;
 use totals::Totals;
 
@@ -35,22 +37,22 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         Some(_) => Choice::of(&args.filter, &targets).on_servers(),
         None => Choice::of(&args.filter, &targets),
     };
-    let mut runs = vec![Run::prepare(choice, args.zookeeper, args.full, &targets).await?];
+    let mut runs = vec![Run::prepare(choice, args.zookeeper, args.full).await?];
     if args.full && whole {
         let again = Choice::on_either_server();
-        runs.push(Run { on_apache: true, ..Run::prepare(again, None, true, &targets).await? });
+        runs.push(Run { on_apache: true, ..Run::prepare(again, None, true).await? });
         let first = packages::ensure_zookeeper().await?;
         let others = Release::value_variants().iter().copied();
         for release in others.filter(|release| !first.version().is_some_and(|version| release.has(version))) {
             let on_servers = Choice::by_release(&targets);
-            runs.push(Run::prepare(on_servers, Some(release), true, &targets).await?);
+            runs.push(Run::prepare(on_servers, Some(release), true).await?);
         }
     }
     let untouched = if whole && !args.full { changed::untouched() } else { Vec::new() };
     if args.full && whole {
-        runs[0].choice.leave_out([full::MODEL].into_iter());
+        runs[0].choice.leave_out([full::MODEL]);
     }
-    runs[0].choice.leave_out(untouched.iter().map(|(_, expression)| *expression));
+    runs[0].choice.leave_out(untouched.iter().flat_map(|(_, tests)| *tests).copied());
     let choice = &runs[0].choice;
     let packages = choice.packages();
     if packages.as_ref().is_none_or(|packages| packages.contains("election-tests")) {
@@ -70,23 +72,19 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         packages::offer("curl", "/usr/bin/curl").await;
     }
     let prepared = Spent::since(begin)?;
-    if let Some(mut build) = runs[0].build()
-        && !cargo::run(&mut build).await?.success()
-    {
-        bail!("cannot build the tests");
-    }
+    let programs = runs[0].build().await?;
     let built = Spent::since(begin)?;
-    if !has_nextest() {
-        eprintln!("{WITHOUT_NEXTEST}");
-    }
     let (mut totals, mut sound, mut complaints) = (Totals::default(), true, BTreeSet::new());
+    let mut done = Vec::new();
     for run in &runs {
-        let (more, passed) = run.run(skips.path()).await?;
+        let ended = run.run(&programs, skips.path(), args.timings).await?;
+        let more = ended.iter().map(|program| program.totals).fold(Totals::default(), Totals::add);
         if runs.len() > 1 {
             println!("{}: {more}", run.name());
         }
-        sound &= passed && !more.is_empty();
+        sound &= ended.iter().all(|program| program.has_succeeded) && !more.is_empty();
         totals = totals + more;
+        done.extend(ended);
     }
     if args.full && whole {
         complaints.extend(full::checks().await?);
@@ -107,10 +105,7 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     }
     if args.timings {
         let ended = Spent::since(begin)?;
-        match timings::by_file() {
-            Ok(table) => print!("{table}"),
-            Err(error) => eprintln!("no times of tests, which cargo-nextest measures: {error:#}"),
-        }
+        print!("{}", timings::by_file(done.iter().map(|program| (&*program.name, &*program.cases)))?);
         println!("{}", built.row(prepared, "build"));
         println!("{}", ended.row(built, "tests"));
     }
@@ -134,16 +129,11 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-const WITHOUT_NEXTEST: &str = "\
-cargo-nextest is not installed: `cargo test` runs the test programs one after the other, which takes about twice as \
-long, and a test that hangs is not ended. `cargo install --locked cargo-nextest` builds it; \
-https://nexte.st/docs/installation has binaries.";
-
 /// Of the shared servers: short, so that short sessions are granted.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Tests at a time for each core: most tests wait for a server.
-const THREADS_PER_CORE: usize = 4;
+/// Tests at a time for each core, beside those that compute: most tests wait for a server.
+const THREADS_PER_CORE: usize = 5;
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -153,22 +143,11 @@ fn cores() -> usize {
 const TESTS: &str = "--tests";
 
 /// All doctests. `--doc` overrules a manifest's `doctest = false`, and those of the mutated copy are election-core's.
-const DOCTESTS: [&str; 3] = ["--doc", "--exclude", "election-mutants"];
-
-/// Test programs in which one test runs at a time: they measure their process, or find orphans of one another.
-const ALONE: &str = "alone";
-
-fn has_nextest() -> bool {
-    Command::new("cargo-nextest")
-        .args(["nextest", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
+const DOCTESTS: [&str; 7] =
+    ["test", "--workspace", "--all-features", "--no-fail-fast", "--doc", "--exclude", "election-mutants"];
 
 /// Tests on one release of ZooKeeper, or on the installed one.
-struct Run<'a> {
+struct Run {
     choice: Choice,
     release: Option<Release>,
     home: Option<PathBuf>,
@@ -176,22 +155,16 @@ struct Run<'a> {
     full: bool,
     /// Tests for either kind of server run on Apache ZooKeeper.
     on_apache: bool,
-    targets: &'a [Target],
 }
 
-impl<'a> Run<'a> {
-    async fn prepare(
-        choice: Choice,
-        release: Option<Release>,
-        full: bool,
-        targets: &'a [Target],
-    ) -> anyhow::Result<Self> {
+impl Run {
+    async fn prepare(choice: Choice, release: Option<Release>, full: bool) -> anyhow::Result<Self> {
         let home = match release {
             Some(release) => Some(packages::ensure_release(release).await?),
             None => packages::ensure_zookeeper().await.map(|_| None)?,
         };
         let (full, on_apache) = (full || release.is_some(), release.is_some());
-        Ok(Self { choice, release, home, full, on_apache, targets })
+        Ok(Self { choice, release, home, full, on_apache })
     }
 
     /// Servers for end-to-end tests that do not disturb them. They end with this process.
@@ -204,13 +177,20 @@ impl<'a> Run<'a> {
         builder.start().await.map(Some).context("the ensemble of the end-to-end tests")
     }
 
-    /// What has to be built first: everything at once, so that nothing is built again with other features.
-    fn build(&self) -> Option<Command> {
-        if self.choice.is_everything() {
-            return Some(cargo(["test", "--workspace", "--all-features", TESTS, "--no-run"]));
+    /// Builds everything at once, so that nothing is built again with other features.
+    async fn build(&self) -> anyhow::Result<Vec<Built>> {
+        let packages = self.choice.packages();
+        if packages.as_ref().is_some_and(|packages| packages.contains("e2e")) {
+            // Those that its tests start.
+            cargo::build(&mut cargo(["build", "--workspace", "--bins", "--all-features"])).await?;
         }
-        let starts_programs = self.choice.packages().is_none_or(|packages| packages.contains("e2e"));
-        starts_programs.then(|| cargo(["build", "--workspace", "--bins", "--all-features"]))
+        let mut tests = cargo(["test", "--all-features", TESTS, "--no-run"]);
+        match packages {
+            Some(packages) => tests.args(packages.iter().flat_map(|name| ["--package", name])),
+            None => tests.arg("--workspace"),
+        };
+        let built = cargo::build(&mut tests).await?;
+        Ok(built.into_iter().filter(|program| program.is_test).collect())
     }
 
     fn name(&self) -> String {
@@ -221,10 +201,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn run(&self, skips: &Path) -> anyhow::Result<(Totals, bool)> {
+    async fn run(&self, programs: &[Built], skips: &Path, with_times: bool) -> anyhow::Result<Vec<Done>> {
         let shared = self.shared_ensemble().await?;
-        let command = |args: &[&str]| {
-            let mut command = cargo(args);
+        let environment = |command: &mut Command| {
             command.env("TEST_SKIPS", skips);
             command.envs(shared.as_ref().map(|ensemble| ("E2E_ENSEMBLE", ensemble.dir())));
             command.envs(self.home.as_ref().map(|home| ("ZOOKEEPER_HOME", home)));
@@ -235,92 +214,36 @@ impl<'a> Run<'a> {
                 let set = |name: &str| std::env::var_os(name).is_some();
                 command.envs(full::LONG.into_iter().filter(|(name, _)| !set(name)));
             }
-            command
         };
-        let (mut totals, mut sound) =
-            if has_nextest() { self.nextest(command).await? } else { self.plain(command).await? };
-        if has_nextest() && self.choice.is_everything() {
-            // cargo-nextest can't run them; `cargo test` has done so above.
-            let mut doctests = command(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
-            doctests.args(DOCTESTS);
-            let (more, passed) = counted(&mut doctests, Stream::Stdout, Totals::add_libtest_line).await?;
-            totals = totals + more;
-            sound &= passed;
-        }
-        Ok((totals, sound))
-    }
-
-    async fn nextest(&self, command: impl Fn(&[&str]) -> Command) -> anyhow::Result<(Totals, bool)> {
-        let mut command = command(&["nextest", "run", "--all-features", TESTS, "--no-tests", "pass"]);
-        match self.choice.packages() {
-            Some(packages) => command.args(packages.iter().flat_map(|name| ["--package", name])),
-            None => command.arg("--workspace"),
-        };
-        if std::io::stderr().is_terminal() {
-            command.args(["--color", "always"]);
-        }
-        // Tests on embedded servers mostly wait; .config/nextest.toml lists those that need more than one thread.
+        // A server of Apache ZooKeeper takes a core to start.
         let threads = cores() * if self.on_apache { 1 } else { THREADS_PER_CORE };
-        command.args(["--test-threads", &threads.to_string()]);
-        if self.full {
-            command.args(["--run-ignored", "all"]);
-        }
-        if let Some(expression) = self.choice.nextest_expression() {
-            command.args(["--filterset", &expression]);
-        }
-        let (totals, success) = counted(&mut command, Stream::Stderr, Totals::add_nextest_line).await?;
-        // Tests outside of the filter do not count as skipped.
-        let skipped = if self.choice.is_everything() { totals.skipped } else { 0 };
-        Ok((Totals { skipped, ..totals }, success))
-    }
-
-    /// Arguments for `cargo test`, and the number of threads.
-    fn cargo_test_arguments(&self) -> Vec<(Vec<String>, usize)> {
-        if !self.choice.is_everything() {
-            return self.choice.cargo_test_arguments().into_iter().map(|args| (args, cores())).collect();
-        }
-        let tests = self.targets.iter().filter(|target| target.is_test() && target.name != ALONE);
-        let names: BTreeSet<&str> = tests.map(|target| target.name.as_str()).collect();
-        let with = |kinds: &[&str], names: &mut dyn Iterator<Item = &str>| {
-            let programs = names.flat_map(|name| ["--test".to_owned(), name.to_owned()]);
-            let kinds = ["--workspace"].iter().chain(kinds).map(ToString::to_string);
-            kinds.chain(programs).collect()
-        };
-        vec![
-            (with(&["--lib", "--bins"], &mut names.into_iter()), 2 * cores()),
-            (with(&[], &mut [ALONE].into_iter()), 1),
-            (with(&DOCTESTS, &mut std::iter::empty()), cores()),
-        ]
-    }
-
-    async fn plain(&self, command: impl Fn(&[&str]) -> Command) -> anyhow::Result<(Totals, bool)> {
-        let mut all = (Totals::default(), true);
-        for (mut args, threads) in self.cargo_test_arguments() {
-            if self.full {
-                let separated = args.iter().any(|arg| arg == "--");
-                args.extend((!separated).then(|| "--".to_owned()));
-                args.push("--include-ignored".to_owned());
+        let mut programs: Vec<_> =
+            programs.iter().map(|program| (schedule::manner(&program.target), program)).collect();
+        programs.sort_by_key(|((place, _), _)| *place);
+        let mut tasks = Vec::new();
+        for ((_, manner), program) in programs {
+            let Some(choice) = self.choice.arguments(&program.target) else { continue };
+            let mut command = manner.command(program.executable.as_os_str());
+            command.current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
+            command.args(choice).args(["--test-threads", &manner.threads(threads).to_string()]);
+            command.args(self.full.then_some("--include-ignored"));
+            if with_times {
+                // The report of times is not stable.
+                command.args(["-Zunstable-options", "--report-time"]).env("RUSTC_BOOTSTRAP", "1");
             }
-            let mut command = command(&["test", "--all-features", "--no-fail-fast"]);
-            command.args(args).env("RUST_TEST_THREADS", threads.to_string());
-            let (totals, success) = counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await?;
-            all = (all.0 + totals, all.1 && success);
+            environment(&mut command);
+            let name = format!("{}::{}", program.target.package, program.target.name);
+            tasks.push(Task { name, manner, command });
         }
-        Ok(all)
+        if self.choice.is_everything() {
+            let cargo = cargo(DOCTESTS);
+            let mut command = Manner::Computes.command(cargo.get_program());
+            command.args(cargo.get_args()).current_dir(cargo::root());
+            // Its lines are read.
+            command.env("CARGO_TERM_QUIET", "false").env("CARGO_TERM_COLOR", "never");
+            environment(&mut command);
+            tasks.push(Task { name: "doctests".to_owned(), manner: Manner::Computes, command });
+        }
+        schedule::run(tasks, threads, schedule::patience(self.full), !self.choice.is_everything()).await
     }
-}
-
-async fn counted(
-    command: &mut Command,
-    stream: Stream,
-    add: fn(&mut Totals, &str),
-) -> anyhow::Result<(Totals, bool)> {
-    let totals = Arc::new(Mutex::new(Totals::default()));
-    let counting = Arc::clone(&totals);
-    let look = move |line: &str| {
-        add(&mut counting.lock().unwrap_or_else(PoisonError::into_inner), line);
-    };
-    let status = cargo::run_and_read(command, stream, look).await?;
-    let totals = *totals.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok((totals, status.success()))
 }

@@ -32,9 +32,15 @@ pub(crate) struct Programs {
 
 impl Programs {
     pub(crate) async fn build() -> anyhow::Result<Self> {
-        let mut built = cargo::build(&["dr-worker", "ledger"]).await?;
-        let mut take = |name: &str| built.remove(name).with_context(|| format!("cargo built no {name}"));
-        Ok(Self { dr_worker: take("dr-worker")?, ledger: take("ledger")? })
+        let mut build = cargo::cargo(["build", "--package", "dr-worker", "--package", "ledger", "--bins"]);
+        let built = cargo::build(&mut build).await?;
+        let path = |name: &str| {
+            let program = built.iter().find(|program| program.target.name == name);
+            program
+                .map(|program| program.executable.clone())
+                .with_context(|| format!("cargo built no {name}"))
+        };
+        Ok(Self { dr_worker: path("dr-worker")?, ledger: path("ledger")? })
     }
 }
 

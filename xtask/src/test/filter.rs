@@ -42,11 +42,13 @@ const ON_EITHER: &str = "election-tests";
 pub(crate) struct Choice {
     wanted: Vec<Wanted>,
     without: &'static [&'static str],
-    /// Expressions of cargo-nextest for tests that are left out; `cargo test` runs them.
-    untouched: Vec<&'static str>,
+    left_out: Vec<LeftOut>,
     /// Whether only the packages of the chosen tests are built.
     builds_less: bool,
 }
+
+/// Tests of a package that are left out: those whose names contain the text, all if it is empty.
+pub(crate) type LeftOut = (&'static str, &'static str);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
@@ -68,7 +70,7 @@ struct Module {
 impl Choice {
     pub(crate) fn of(filters: &[String], targets: &[Target]) -> Self {
         let wanted = filters.iter().flat_map(|filter| Wanted::of(filter, targets)).collect();
-        Self { wanted, without: &[], untouched: Vec::new(), builds_less: true }
+        Self { wanted, without: &[], left_out: Vec::new(), builds_less: true }
     }
 
     /// The same tests as far as they run on Apache ZooKeeper.
@@ -83,16 +85,16 @@ impl Choice {
         });
         let without = &[EMBEDDED, OTHER_DRIVER];
         let wanted = modules.map(Wanted::Module).collect();
-        Self { wanted, without, untouched: Vec::new(), builds_less: false }
+        Self { wanted, without, left_out: Vec::new(), builds_less: false }
     }
 
     pub(crate) fn on_either_server() -> Self {
         let wanted = vec![Wanted::Package(ON_EITHER.to_owned())];
-        Self { wanted, without: &[], untouched: Vec::new(), builds_less: false }
+        Self { wanted, without: &[], left_out: Vec::new(), builds_less: false }
     }
 
-    pub(crate) fn leave_out(&mut self, untouched: impl Iterator<Item = &'static str>) {
-        self.untouched.extend(untouched);
+    pub(crate) fn leave_out(&mut self, tests: impl IntoIterator<Item = LeftOut>) {
+        self.left_out.extend(tests);
     }
 
     pub(crate) fn is_everything(&self) -> bool {
@@ -106,31 +108,19 @@ impl Choice {
         if is_known { self.wanted.iter().map(Wanted::package).collect() } else { None }
     }
 
-    /// The argument of `cargo nextest run --filterset`.
-    pub(crate) fn nextest_expression(&self) -> Option<String> {
-        let terms: Vec<String> = self.wanted.iter().map(Wanted::nextest_term).collect();
-        let names = self.without.iter().map(|name| format!(" - test({name})"));
-        let without: String = names.chain(self.untouched.iter().map(|term| format!(" - {term}"))).collect();
-        match (terms.join(" | "), without) {
-            (wanted, without) if wanted.is_empty() && without.is_empty() => None,
-            (wanted, without) if wanted.is_empty() => Some(format!("all(){without}")),
-            (wanted, without) if without.is_empty() => Some(wanted),
-            (wanted, without) => Some(format!("({wanted}){without}")),
+    /// The arguments of a test program that choose its tests; none if no test of it is chosen.
+    pub(crate) fn arguments(&self, program: &Target) -> Option<Vec<String>> {
+        let names: BTreeSet<String> =
+            self.wanted.iter().filter_map(|wanted| wanted.names_in(program)).collect();
+        let left_out = self.left_out.iter().filter(|(package, _)| *package == program.package);
+        let skipped: Vec<&str> =
+            self.without.iter().copied().chain(left_out.map(|(_, name)| *name)).collect();
+        if skipped.contains(&"") || (names.is_empty() && !self.is_everything()) {
+            return None;
         }
-    }
-
-    /// Arguments of `cargo test`, once for each.
-    pub(crate) fn cargo_test_arguments(&self) -> Vec<Vec<String>> {
-        let mut all: Vec<_> = self.wanted.iter().map(Wanted::cargo_test_arguments).collect();
-        if all.is_empty() {
-            all.push(vec!["--workspace".to_owned()]);
-        }
-        if !self.without.is_empty() {
-            let skipped = self.without.iter().flat_map(|name| ["--skip", name]);
-            let skipped: Vec<String> = ["--"].into_iter().chain(skipped).map(str::to_owned).collect();
-            all.iter_mut().for_each(|args| args.extend(skipped.iter().cloned()));
-        }
-        all
+        let names = if names.contains("") { BTreeSet::new() } else { names };
+        let skipped = skipped.iter().flat_map(|name| ["--skip", name]).map(str::to_owned);
+        Some(names.into_iter().chain(skipped).collect())
     }
 }
 
@@ -173,6 +163,13 @@ impl Module {
         }
         Some(Self::of(target, steps.join("::")))
     }
+
+    fn names_in(&self, program: &Target) -> Option<String> {
+        let is_of_sources = self.program.is_none() && !program.is_test();
+        let is_it = is_of_sources || self.program.as_ref() == Some(&program.name);
+        let path = if self.path.is_empty() { String::new() } else { format!("{}::", self.path) };
+        (self.package == program.package && is_it).then_some(path)
+    }
 }
 
 impl Wanted {
@@ -200,28 +197,12 @@ impl Wanted {
         }
     }
 
-    fn nextest_term(&self) -> String {
+    /// What the names of the wanted tests of a program contain: nothing in particular if all are wanted.
+    fn names_in(&self, program: &Target) -> Option<String> {
         match self {
-            Self::Package(package) => format!("package(={package})"),
-            Self::Module(Module { package, program, path }) => {
-                let program = program.as_ref().map(|name| format!(" & binary(={name})")).unwrap_or_default();
-                let path = if path.is_empty() { String::new() } else { format!(" & test(/^{path}::/)") };
-                format!("(package(={package}){program}{path})")
-            }
-            Self::Name(name) => format!("test(~{name})"),
-        }
-    }
-
-    fn cargo_test_arguments(&self) -> Vec<String> {
-        match self {
-            Self::Package(package) => vec!["--package".to_owned(), package.clone()],
-            Self::Module(Module { package, program, path }) => {
-                let mut args = vec!["--package".to_owned(), package.clone()];
-                args.extend(program.iter().flat_map(|name| ["--test".to_owned(), name.clone()]));
-                args.extend((!path.is_empty()).then(|| format!("{path}::")));
-                args
-            }
-            Self::Name(name) => vec!["--workspace".to_owned(), name.clone()],
+            Self::Package(package) => (*package == program.package).then(String::new),
+            Self::Module(module) => module.names_in(program),
+            Self::Name(name) => Some(name.clone()),
         }
     }
 }
@@ -230,71 +211,82 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn expression(filters: &[&str]) -> String {
+    fn targets() -> Vec<Target> {
+        cargo::targets().expect("cargo metadata")
+    }
+
+    fn choice(filters: &[&str]) -> Choice {
         let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
-        let targets = cargo::targets().expect("cargo metadata");
-        Choice::of(&filters, &targets).nextest_expression().unwrap_or_default()
+        Choice::of(&filters, &targets())
+    }
+
+    /// Which programs run, each with its arguments.
+    fn programs(choice: &Choice) -> Vec<String> {
+        let arguments =
+            |target: &Target| Some([vec![target.name.clone()], choice.arguments(target)?].concat());
+        targets().iter().filter_map(arguments).map(|words| words.join(" ")).collect()
     }
 
     #[test]
     fn nothing_chooses_everything() {
         let choice = Choice::of(&[], &[]);
         assert!(choice.is_everything());
-        assert_eq!(choice.nextest_expression(), None);
-        assert_eq!(choice.cargo_test_arguments(), [["--workspace"]]);
+        assert!(targets().iter().all(|target| choice.arguments(target) == Some(Vec::new())));
     }
 
     #[test]
     fn on_servers_is_without_the_embedded_one() {
-        let filters = ["zk-proto".to_owned()];
-        let choice = Choice::of(&filters, &cargo::targets().expect("cargo metadata")).on_servers();
-        let expression = choice.nextest_expression().unwrap_or_default();
-        assert_eq!(expression, "(package(=zk-proto)) - test(_embedded::)");
-        let args = ["--package", "zk-proto", "--", "--skip", "_embedded::"];
-        assert_eq!(choice.cargo_test_arguments(), [args]);
-    }
-
-    #[test]
-    fn a_file_of_tests_by_path_by_name_and_by_stem() {
-        let expected = "(package(=zk-testkit) & binary(=it) & test(/^proxy::/))";
-        for filter in ["crates/zk-testkit/tests/it/proxy.rs", "proxy.rs", "proxy"] {
-            assert_eq!(expression(&[filter]), expected);
-        }
-        let expected = "(package(=e2e) & binary(=it) & test(/^postgres::/))";
-        assert_eq!(expression(&["tests/tests/it/postgres/mod.rs"]), expected);
-        assert!(
-            expression(&["postgres"]).contains("(package(=ledger) & binary(=it) & test(/^postgres::/)) | ")
+        let words = "--skip _embedded::";
+        assert_eq!(
+            programs(&choice(&["zk-proto"]).on_servers()),
+            [format!("zk_proto {words}"), format!("it {words}")]
         );
     }
 
     #[test]
+    fn what_is_left_out_is_skipped_in_its_package() {
+        let mut choice = choice(&["boot-time", "strategies"]);
+        choice.leave_out([("strategies", "flapping::"), ("boot-time", "")]);
+        let programs = programs(&choice);
+        assert!(programs.iter().all(|words| words.ends_with(" --skip flapping::")), "{programs:?}");
+        assert!(programs.contains(&"it --skip flapping::".to_owned()), "{programs:?}");
+    }
+
+    #[test]
+    fn a_file_of_tests_by_path_by_name_and_by_stem() {
+        for filter in ["crates/zk-testkit/tests/it/proxy.rs", "proxy.rs", "proxy"] {
+            assert_eq!(programs(&choice(&[filter])), ["it proxy::"]);
+        }
+        assert_eq!(programs(&choice(&["tests/tests/it/postgres/mod.rs"])), ["it postgres::"]);
+        // Those of e2e and of ledger.
+        assert_eq!(programs(&choice(&["postgres"])), ["it postgres::", "it postgres::"]);
+    }
+
+    #[test]
     fn a_source_file_chooses_its_modules_tests() {
-        let file = "crates/zk-session/src/lease.rs";
-        assert_eq!(expression(&[file]), "(package(=zk-session) & test(/^lease::/))");
+        let chosen = programs(&choice(&["crates/zk-session/src/lease.rs"]));
+        assert!(chosen.contains(&"zk_session lease::".to_owned()), "{chosen:?}");
+        assert!(!chosen.iter().any(|words| words.starts_with("it ")), "{chosen:?}");
     }
 
     #[test]
     fn only_names_may_be_anywhere() {
-        let targets = cargo::targets().expect("cargo metadata");
-        let packages = |filters: &[&str]| {
-            let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
-            let choice = Choice::of(&filters, &targets);
-            choice.packages().map(|packages| packages.len())
-        };
+        let packages = |filters: &[&str]| choice(filters).packages().map(|packages| packages.len());
         assert_eq!(packages(&["proxy", "zk-proto", "failover.rs"]), Some(3));
         assert_eq!(packages(&["proxy", "loses_nothing"]), None);
         assert_eq!(packages(&[]), None);
-        assert_eq!(expression(&["zk-proto", "loses_nothing"]), "package(=zk-proto) | test(~loses_nothing)");
+        let everywhere = programs(&choice(&["zk-proto", "loses_nothing"]));
+        assert_eq!(everywhere.len(), targets().len());
+        assert!(everywhere.contains(&"zk_proto".to_owned()), "{everywhere:?}");
     }
 
     #[test]
     fn the_table_names_files_of_tests() {
-        let targets = cargo::targets().expect("cargo metadata");
         for (_, package, names) in BY_RELEASE {
             for name in names.split_whitespace() {
-                assert_eq!(Module::named(name, Some(package), &targets).len(), 1, "{package}: {name}");
+                assert_eq!(Module::named(name, Some(package), &targets()).len(), 1, "{package}: {name}");
             }
         }
-        assert_eq!(Choice::by_release(&targets).packages(), None);
+        assert_eq!(Choice::by_release(&targets()).packages(), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use super::filter::LeftOut;
 use crate::cargo::{self, cargo};
 
 /// The length of repeated tests, unless these variables are set. A night's run on a hosted machine sets longer ones, in
@@ -21,7 +22,7 @@ pub(super) const LONG: [(&str, &str); 11] = [
 ];
 
 /// Every run of the model takes longer than all other tests together: `cargo xtask model` has them.
-pub(super) const MODEL: &str = "test(=model::every_run)";
+pub(super) const MODEL: LeftOut = ("election-core", "model::every_run");
 
 /// Features of zk-session. With all of them on, a missing dependency of a single one does not show.
 const FEATURES: [&str; 5] = ["", "zookeeper-async", "tls", "sasl", "drill"];

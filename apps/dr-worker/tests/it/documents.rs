@@ -312,7 +312,7 @@ const MADE: [&str; 1] = ["native"];
 /// The commands that run tests, in a document: as words.
 fn test_commands(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
-    for name in ["cargo test", "cargo nextest run", "cargo xtask test"] {
+    for name in ["cargo test", "cargo xtask test"] {
         for (at, _) in text.match_indices(name) {
             let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
             let is_inline = text[line..at].matches('`').count() % 2 == 1;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use process::Ledger;
 use serde_json::Value;
 
-/// Longer than any step takes on a loaded machine, and shorter than the time after which cargo-nextest ends a test.
+/// Longer than any step takes on a loaded machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// An empty store for a ledger.
