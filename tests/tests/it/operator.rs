@@ -7,6 +7,7 @@ use zk_session::BootTime;
 
 e2e::with_both_drivers!(
     a_planned_switchover_ends_the_old_job_before_the_new_one_begins,
+    a_planned_stop_takes_longer_than_the_stop_timeout_while_the_lease_is_renewed,
     a_switchover_to_nobody_fails_and_changes_nothing,
     a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs,
     a_forced_failover_waits_for_the_stop_budget_of_a_leader_that_lives,
@@ -48,6 +49,52 @@ async fn a_planned_switchover_ends_the_old_job_before_the_new_one_begins(driver:
     assert!(last["sentence"].as_str().unwrap().contains("a test of it"), "{last:#}");
     cluster.standing_by(3).await;
     cluster.end().await;
+}
+
+async fn a_planned_stop_takes_longer_than_the_stop_timeout_while_the_lease_is_renewed(driver: Driver) {
+    // Longer than the session timeout, and so than any one lease.
+    let needs = Duration::from_secs(8);
+    let setup = Setup::new(driver)
+        .job_options(&["--stop-takes", "8000"])
+        .set("job.orders.planned_stop_timeout", "1m")
+        .set("policy.release_timeout", "1s");
+    let mut cluster = Cluster::of(setup).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+    let begun = BootTime::now();
+    cluster.operator().done(&["switchover", "--to-site", "west"]).await;
+    // What is waited for, and for how long.
+    let shown = wait_for("the planned stop in `list`", SOON, async || {
+        let list = cluster.operator().json(&["list", "--job", JOB]).await;
+        let shown = list["planned_stops"][0].clone();
+        if shown["member"] == first.member { Ok(shown) } else { Err(format!("{list:#}")) }
+    })
+    .await;
+    let lasts = shown["until_ms"].as_u64().unwrap() - shown["since_ms"].as_u64().unwrap();
+    assert_eq!(lasts, 60_000, "{shown:#}");
+    let list = cluster.operator().done(&["list", "--job", JOB]).await.stdout;
+    assert!(list.contains(&format!("{} is stopping the job since", first.member)), "{list}");
+
+    let second = cluster.successor_of(&first, 2 * needs + SOON).await;
+    let old: Vec<_> = cluster.journal().stamps().into_iter().filter(|s| s.token == first.token).collect();
+    assert_eq!(old.last().unwrap().event, Event::End, "it ended by itself");
+    assert!(BootTime::now().duration_since(begun) >= needs);
+    cluster.acts(second.token).await;
+    cluster.journal().assert_one_at_a_time();
+
+    // A second one is cut short as soon as the leader is removed by force: the stop timeout counts.
+    cluster.operator().done(&["switchover", "--to-site", "east"]).await;
+    wait_for("the order to stop", SOON, async || {
+        let asked =
+            cluster.journal().stamps().iter().any(|s| s.token == second.token && s.event == Event::Asked);
+        if asked { Ok(()) } else { Err("it works".to_owned()) }
+    })
+    .await;
+    let forced = BootTime::now();
+    cluster.operator().done(&["failover", "--to-site", "east", "--force", "--yes", "--wait"]).await;
+    assert!(BootTime::now().duration_since(forced) < needs, "it waited for the planned stop");
+    cluster.journal().assert_one_at_a_time();
+    cluster.end_hastily().await;
 }
 
 async fn a_switchover_to_nobody_fails_and_changes_nothing(driver: Driver) {

@@ -104,7 +104,9 @@ impl JobConfig {
             }
             section.again("policy", |section| PolicyConfig::refuse_what_takes_an_elector(section, recipe));
         }
-        self.policy = std::mem::take(&mut self.policy).for_job(&self.spec.name, self.load);
+        let longer = self.spec.planned_stop_timeout().saturating_sub(self.spec.stop_timeout);
+        self.policy =
+            std::mem::take(&mut self.policy).for_job(&self.spec.name, self.load).releasing_within(longer);
         let timeout = self.policy.election.takeover_timeout;
         let spec = Arc::make_mut(&mut self.spec);
         spec.freezes = matches!(self.policy.election.on_pause, OnPause::Freeze { .. });

@@ -507,7 +507,7 @@ impl OperatorConfig {
 fn matters_to_operators(key: &str) -> bool {
     let steps = change::steps(key);
     match steps.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["job", _, key, ..] => ["policy", "fenced", "load"].contains(&key),
+        ["job", _, key, ..] => ["policy", "fenced", "load", "planned_stop_timeout"].contains(&key),
         [table, _, ..] => ["zookeeper", "probes", "policy"].contains(&table),
         // A table that is none, or that does not exist.
         [table] => !["node", "http", "log", "balance", "notify", "watchdog", "drill"].contains(&table),

@@ -37,6 +37,8 @@ pub struct PolicyConfig {
     inputs: Inputs,
     /// What the job puts on the node that leads it.
     load: u32,
+    /// How much longer a planned stop of the job may take than another one.
+    planned_stop: Duration,
 }
 
 /// Changes with what [`PolicyConfig::fingerprint`] is made of.
@@ -84,7 +86,8 @@ table! {
         on_pause: OnPause => value().worker().any_recipe();
         /// Timeout of a takeover, from the creation of the leader znode to ready. Then the member is excluded.
         takeover_timeout: Duration => value().within(SECOND..=DAY).any_recipe();
-        /// How long the former leader may take to stop before this is reported.
+        /// How long the former leader may take to stop before this is reported. A job's planned_stop_timeout, as far as it
+        /// is longer than its stop_timeout, is added.
         release_timeout: Duration => value().within(SECOND..=DAY);
         /// How long an elected member may take to begin. Then it is excluded.
         acquire_timeout: Duration => value().within(SECOND..=DAY);
@@ -242,6 +245,9 @@ impl PolicyConfig {
             values
                 .insert("(round trips)".to_owned(), format!("{percent} {micros} {} {misses}", every.show()));
         }
+        if !self.planned_stop.is_zero() {
+            values.insert("(planned stop)".to_owned(), self.planned_stop.show());
+        }
         for (key, value) in &self.set {
             values.entry(key.clone()).or_insert_with(|| value.show());
         }
@@ -256,9 +262,18 @@ impl PolicyConfig {
         self
     }
 
+    /// The same policy for a job whose planned stop may take this much longer than another stop.
+    #[must_use]
+    pub(super) fn releasing_within(self, longer: Duration) -> Self {
+        Self { planned_stop: longer, ..self }
+    }
+
     /// The policy of the engine for a job that needs `stop_budget` to end; `fenced` if its resource checks tokens.
     pub fn engine(&self, stop_budget: Duration, fenced: bool) -> Policy {
-        self.election.clone().with(|policy| (policy.stop_budget, policy.fenced) = (Some(stop_budget), fenced))
+        self.election.clone().with(|policy| {
+            (policy.stop_budget, policy.fenced) = (Some(stop_budget), fenced);
+            policy.release_timeout += self.planned_stop;
+        })
     }
 
     /// Refuses keys of a job's own policy that its recipe does not use.
@@ -281,6 +296,7 @@ impl PolicyConfig {
             reported: None,
             inputs: Inputs::ALL.with(|inputs| inputs.round_trips = Some(publishing)),
             load: 1,
+            planned_stop: Duration::ZERO,
         }
     }
 

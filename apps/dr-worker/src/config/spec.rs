@@ -88,6 +88,10 @@ table! {
         pub stop_signal: StopSignal = StopSignal::Term => value().job();
         /// How long it may take to end. Then its whole process tree is killed.
         pub stop_timeout: Duration = 2 * SECOND => value().within(Duration::ZERO..=HOUR).job().overlay(Reach::Safe);
+        /// How long a ready job may take to end while the lease goes on being renewed: in a switchover, a drain, maintenance, at
+        /// the end of the worker, by `dr-worker stop` or `restart`. Once the lease is not renewed, `stop_timeout` counts.
+        /// Default: stop_timeout.
+        pub planned_stop_timeout: Option<Duration> = None => optional().within(Duration::ZERO..=DAY).applied().overlay(Reach::Safe).example("\"5m\"");
         /// Whether its processes are stopped, and not asked to end, while the lease is not renewed: `policy.on_pause = "freeze"`.
         pub freezes: bool = false => unread();
         /// When the job counts as serving.
@@ -211,7 +215,15 @@ impl JobSpec {
         self.stop_timeout + KILL_RESERVE
     }
 
+    /// How long a stop of the ready job may take while the lease is renewed.
+    pub fn planned_stop_timeout(&self) -> Duration {
+        self.planned_stop_timeout.unwrap_or(self.stop_timeout)
+    }
+
     fn check_keys(&mut self, section: &mut Section<'_>) {
+        if self.planned_stop_timeout() < self.stop_timeout {
+            section.problem("planned_stop_timeout", "it is shorter than stop_timeout");
+        }
         if self.run_as.is_none() && !self.as_worker.is_empty() && !section.has("user") {
             section.problem("as_worker", "it needs `user` as well");
         }

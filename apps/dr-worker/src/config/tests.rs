@@ -436,6 +436,26 @@ fn a_stop_that_does_not_fit_the_session_timeout_is_refused_with_the_figures() {
 }
 
 #[test]
+fn a_planned_stop_lengthens_the_release_and_not_the_stop_budget() {
+    let policies = |set: &[&str]| {
+        let mut given = Given::file(SMALL);
+        given.sources.sets.extend(set.iter().map(|set| (*set).to_owned()));
+        let config = given.load().unwrap();
+        let engine = config.jobs[0].policy.engine(config.jobs[0].spec.stop_budget(), false);
+        let operator = OperatorConfig::load(&given.sources).unwrap().engine_of("orders");
+        assert_eq!(operator.release_timeout, engine.release_timeout);
+        (engine.release_timeout, engine.stop_budget, config.jobs[0].policy.fingerprint(false))
+    };
+    let (usual, budget, fingerprint) = policies(&[]);
+    let (longer, same, other) = policies(&["job.orders.planned_stop_timeout=62s"]);
+    assert_eq!((longer, same), (usual + Duration::from_secs(60), budget));
+    assert_ne!(fingerprint, other, "members that differ in it warn of each other");
+    Given::file(SMALL)
+        .set("job.orders.planned_stop_timeout=1s")
+        .refused("--set job.orders.planned_stop_timeout=1s: ", &["shorter than stop_timeout"]);
+}
+
+#[test]
 fn a_program_that_is_not_there_is_found_at_its_place() {
     let text = SMALL.replace("/bin/true", "/no/such/program");
     let config = Given::file(&text).load().unwrap();

@@ -62,9 +62,9 @@ table! {
         /// Default: "creator" with credentials or a client certificate, else "open". Existing znodes keep their access lists.
         pub acl: ZooKeeperAccess = ZooKeeperAccess::Open => derived().example("\"creator\"");
         /// What `dr-worker config push` may change on this node. It writes to ZooKeeper, and so may everyone who has access to the
-        /// znodes. "safe": the policy, load, restart, exit_codes.not_here, stop_timeout and limits of a job; "all": also
-        /// exit_codes.stay_down, and what makes the node run a program, such as command, env, hooks and checks; "off": nothing.
-        /// See docs/configuration.md.
+        /// znodes. "safe": the policy, load, restart, exit_codes.not_here, stop_timeout, planned_stop_timeout and limits of a job;
+        /// "all": also exit_codes.stay_down, and what makes the node run a program, such as command, env, hooks and checks; "off":
+        /// nothing. See docs/configuration.md.
         pub overlay: Overlays = Overlays::Safe => value();
     }
     check ZooKeeperConfig::check;

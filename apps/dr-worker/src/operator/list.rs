@@ -191,14 +191,15 @@ async fn read_one(
         Err(ReadError::NoElection(path)) => return Ok(Read::Gone(path)),
         snapshot => snapshot?,
     };
-    let (skipped, problems, of_workers) = tokio::join!(
+    let (skipped, planned_stops, problems, of_workers) = tokio::join!(
         statuses.skipped(job, &snapshot),
+        statuses.planned_stops(job, &snapshot),
         diagnose(observer, &operator.config.zookeeper, job, &paths, &snapshot),
         statuses.problems(&snapshot)
     );
     let problems = problems?.into_iter().chain(of_workers).chain(local.problems(&paths)).collect();
     let cluster = Cluster::new(operator.root(), job, snapshot, unix_ms());
-    Ok(Read::Cluster(Box::new(Cluster { skipped, problems, ..cluster })))
+    Ok(Read::Cluster(Box::new(Cluster { skipped, planned_stops, problems, ..cluster })))
 }
 
 fn print(clusters: &[Cluster], how: Output) -> Result<(), Error> {
@@ -235,6 +236,7 @@ fn describe(cluster: &Cluster) -> String {
         let why = advice::beside(skipped.reason, &skipped.sentence, &cluster.election);
         lines.push(format!("  not decided: {why}"));
     }
+    lines.extend(cluster.planned_stops.iter().map(|stop| format!("  {stop}")));
     if let OrderedBy { reason: Some(reason), by, at_ms } = &cluster.latest_order {
         lines.push(format!("  latest order by {by} at {}: {reason}", moment(*at_ms)));
     }

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::ProblemRow;
+use super::{PlannedStop, ProblemRow};
 use crate::{schema::Object, wall::moment};
 
 /// An election: its members, leaders, successors and the last decision.
@@ -93,6 +93,8 @@ pub struct Cluster {
     pub site_failures: Vec<SiteFailure>,
     /// The operators' requests, oldest first.
     pub requests: Vec<OpenRequest>,
+    /// The planned stops of the job that are under way, as far as the leaders' workers answered.
+    pub planned_stops: Vec<PlannedStop>,
     /// Problems of the election, and the commands that fix them.
     pub problems: Vec<ProblemRow>,
     /// Unreadable znodes.
@@ -387,6 +389,7 @@ impl Cluster {
             confirmed,
             latest_order,
             requests: snapshot.requests.into_iter().map(OpenRequest::new).collect(),
+            planned_stops: Vec::new(),
             problems: Vec::new(),
             unreadable: snapshot.unreadable,
         }

@@ -2,23 +2,25 @@
 //! times that it waits for, such as since when a member has been better. Whether the leader leads. What keeps a worker from
 //! starting its jobs. Without a prompt answer the result is unknown.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use election_admin::Snapshot;
 use election_core::{
     internals::{
-        record::{Current, MemberRecord},
+        record::{AdminRequest, Current, MemberRecord},
         text::shown,
     },
     status::Skipped,
 };
 use futures_util::{StreamExt as _, future::ready, stream};
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{sync::OnceCell, time::timeout};
 
 use super::problems::ProblemRow;
-use crate::workers::Workers;
+use crate::{wall::moment, workers::Workers};
 
 /// The timeout of the question.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -26,6 +28,30 @@ const PATIENCE: Duration = Duration::from_millis(700);
 const ASKED_AT_ONCE: usize = 64;
 /// The longest answer, in bytes: that of a worker with thousands of jobs is shorter.
 const MAX_ANSWER: usize = 16 << 20;
+
+/// A planned stop of the job on a leader that may take longer than another stop (`planned_stop_timeout`). Times are in
+/// milliseconds since the Unix epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedStop {
+    /// The leader.
+    pub member: String,
+    /// When the stop began.
+    pub since_ms: u64,
+    /// When the job is killed, unless it has ended.
+    pub until_ms: u64,
+}
+
+impl fmt::Display for PlannedStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { member, since_ms, until_ms } = self;
+        write!(
+            f,
+            "{member} is stopping the job since {}, until {} at most",
+            moment(*since_ms),
+            moment(*until_ms)
+        )
+    }
+}
 
 /// The answers of workers. Each worker is asked once, for all jobs.
 #[derive(Debug)]
@@ -71,6 +97,27 @@ impl WorkerStatuses {
             })
         });
         stream::iter(asked).buffered(ASKED_AT_ONCE).filter_map(ready).collect().await
+    }
+
+    /// The planned stops that are under way on leaders of this election. Only leaders are asked that may have one.
+    pub(crate) async fn planned_stops(&self, job: &str, snapshot: &Snapshot) -> Vec<PlannedStop> {
+        let is_open = |request: &AdminRequest| !request.kind.is_move() && !request.state.is_final();
+        let is_ordered = snapshot.control.stopped.is_some()
+            || snapshot.requests.iter().any(|filed| is_open(&filed.request));
+        let mut stops = Vec::new();
+        for (slot, znode) in snapshot.leader_znodes.iter().enumerate() {
+            let Some(leader) = znode.as_ref().map(|znode| &znode.record) else { continue };
+            let named = snapshot.decided().and_then(|elected| elected.named(slot));
+            let is_ending = is_ordered || named.is_none_or(|named| named.ballot != leader.ballot);
+            let record = snapshot.members.iter().find(|member| is_ending && member.ballot == leader.ballot);
+            let Some(record) = record else { continue };
+            let Some(mut status) = self.of(record).await else { continue };
+            let stop = status["jobs"][job]["planned_stop"].take();
+            if let Ok(Some(PlannedStop { member, since_ms, until_ms })) = serde_json::from_value(stop) {
+                stops.push(PlannedStop { member: shown(&member).to_string(), since_ms, until_ms });
+            }
+        }
+        stops
     }
 
     /// The answer of the worker of this member.

@@ -28,6 +28,7 @@ pub(crate) fn spec(tree: &Tree, script: &str) -> JobSpec {
         limits: Limits::default(),
         stop_signal: StopSignal::Term,
         stop_timeout: Duration::from_millis(300),
+        planned_stop_timeout: None,
         freezes: false,
         ready: ReadyProbe::None { after: Duration::ZERO },
         restart: RestartPolicy { max: 0, ..RestartPolicy::default() },

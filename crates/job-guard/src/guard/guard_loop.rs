@@ -243,7 +243,7 @@ impl<'a> GuardLoop<'a> {
                     self.oom_kills.look();
                 }
                 Ok(Some(Order::Suspend(suspended))) => self.plan.suspend(suspended),
-                Ok(Some(Order::Stop { by })) => self.plan.stop(now, Some(by.into()), Why::Order),
+                Ok(Some(Order::Stop { kill_at })) => self.plan.stop_by(now, kill_at.into(), Why::Order),
                 // A worker that sends an invalid order counts as gone. `Orders::next` returns no order about the will.
                 Ok(Some(Order::Start(_) | Order::Will(_))) | Err(_) => {
                     self.orders.open = false;
@@ -254,7 +254,7 @@ impl<'a> GuardLoop<'a> {
             }
         }
         if !self.orders.open {
-            self.plan.stop(now, None, Why::WorkerGone);
+            self.plan.stop(now, Why::WorkerGone);
             if let Some(relay) = &mut self.relay {
                 relay.leave_worker();
             }
@@ -316,7 +316,7 @@ impl<'a> GuardLoop<'a> {
         if self.plan.is_stopping() {
             self.ask();
         } else {
-            self.plan.stop(now, None, Why::Exited);
+            self.plan.stop(now, Why::Exited);
         }
     }
 

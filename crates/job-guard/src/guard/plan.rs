@@ -30,11 +30,11 @@ use boot_time::BootTime;
 use super::protocol::Why;
 use crate::config::KILL_RESERVE;
 
-/// When SIGKILL is sent for a stop that began at `began`, at the latest: after the stop timeout, and early enough that the
-/// job is gone `by`, if that is asked for.
-pub(crate) fn kill_at(began: BootTime, stop_timeout: Duration, by: Option<BootTime>) -> BootTime {
-    let after_timeout = began + stop_timeout;
-    by.map_or(after_timeout, |by| after_timeout.min(last_kill(by)))
+/// When SIGKILL is sent for a stop that began at `began`, at the latest: after the time that it is given, and early enough that
+/// the job is gone `by`, if that is asked for.
+pub(crate) fn kill_at(began: BootTime, given: Duration, by: Option<BootTime>) -> BootTime {
+    let after = began + given;
+    by.map_or(after, |by| after.min(last_kill(by)))
 }
 
 /// When SIGKILL is sent at the latest, for the job to be gone at `end`, such as the end of its lease.
@@ -115,12 +115,16 @@ impl Plan {
         self.phase == Phase::Frozen
     }
 
-    /// Stops the job: the stop signal at once, SIGKILL after the stop timeout, and no later than [`KILL_RESERVE`]
-    /// before `by` and before the end of the lease.
+    /// Stops the job: the stop signal at once, SIGKILL after the stop timeout. As [`stop_by`](Self::stop_by) otherwise.
+    pub(super) fn stop(&mut self, now: BootTime, why: Why) {
+        self.stop_by(now, now + self.stop_timeout, why);
+    }
+
+    /// Stops the job: the stop signal at once, SIGKILL at `kill_at`, which may be later than the stop timeout, and no later
+    /// than [`KILL_RESERVE`] before the end of the lease.
     ///
     /// Called again, it can only bring SIGKILL forward.
-    pub(super) fn stop(&mut self, now: BootTime, by: Option<BootTime>, why: Why) {
-        let kill_at = kill_at(now, self.stop_timeout, by);
+    pub(super) fn stop_by(&mut self, now: BootTime, kill_at: BootTime, why: Why) {
         let rests = self.rests(now);
         match &mut self.phase {
             Phase::Working | Phase::Frozen if rests => self.phase = Phase::Killing,
@@ -247,7 +251,7 @@ mod tests {
     #[test]
     fn a_stop_order_asks_at_once_and_kills_after_the_stop_timeout() {
         let mut plan = plan(1_000, 10_000);
-        plan.stop(at(2_000), None, Why::Order);
+        plan.stop(at(2_000), Why::Order);
         assert_eq!(plan.step(at(2_000)), Step::Ask(Why::Order));
         assert_eq!(plan.step(at(2_999)), Step::Wait);
         assert_eq!(plan.step(at(3_000)), Step::Kill);
@@ -256,12 +260,12 @@ mod tests {
     #[test]
     fn a_stop_order_keeps_to_its_own_deadline_and_to_the_lease() {
         let mut sooner = plan(1_000, 10_000);
-        sooner.stop(at(2_000), Some(at(2_500)), Why::Order);
+        sooner.stop_by(at(2_000), at(2_200), Why::Order);
         assert_eq!(sooner.step(at(2_000)), Step::Ask(Why::Order));
         assert_eq!(sooner.wake_at(), at(2_200));
 
         let mut lease = plan(5_000, 10_000);
-        lease.stop(at(4_500), Some(at(60_000)), Why::WorkerGone);
+        lease.stop(at(4_500), Why::WorkerGone);
         assert_eq!(lease.step(at(4_500)), Step::Ask(Why::WorkerGone));
         assert_eq!(lease.wake_at(), at(9_500));
         lease.renew(at(6_000));
@@ -272,13 +276,40 @@ mod tests {
     #[test]
     fn a_second_stop_order_can_only_hasten() {
         let mut plan = plan(1_000, 10_000);
-        plan.stop(at(2_000), None, Why::Order);
+        plan.stop(at(2_000), Why::Order);
         assert_eq!(plan.step(at(2_000)), Step::Ask(Why::Order));
-        plan.stop(at(2_900), None, Why::WorkerGone);
+        plan.stop(at(2_900), Why::WorkerGone);
         assert_eq!(plan.wake_at(), at(3_000));
-        plan.stop(at(2_400), Some(at(2_600)), Why::Order);
+        plan.stop_by(at(2_400), at(2_300), Why::Order);
         assert_eq!(plan.wake_at(), at(2_300));
         assert_eq!(plan.step(at(2_401)), Step::Kill);
+    }
+
+    #[test]
+    fn a_stop_that_is_given_longer_than_the_stop_timeout_lasts_as_long_as_the_lease_is_renewed() {
+        let mut plan = plan(1_000, 10_000);
+        plan.stop_by(at(2_000), at(30_000), Why::Order);
+        assert_eq!(plan.step(at(2_000)), Step::Ask(Why::Order));
+        assert_eq!(plan.wake_at(), at(9_700));
+        assert_eq!(plan.step(at(9_000)), Step::Wait, "it has been asked already");
+        plan.renew(at(60_000));
+        assert_eq!((plan.step(at(29_999)), plan.wake_at()), (Step::Wait, at(30_000)));
+        assert_eq!(plan.step(at(30_000)), Step::Kill);
+    }
+
+    #[test]
+    fn the_stop_timeout_counts_again_for_a_long_stop_once_the_worker_is_gone_or_the_lease_ends() {
+        let long = || {
+            let mut plan = plan(1_000, 10_000);
+            plan.stop_by(at(2_000), at(30_000), Why::Order);
+            assert_eq!(plan.step(at(2_000)), Step::Ask(Why::Order));
+            plan
+        };
+        let mut gone = long();
+        gone.stop(at(4_000), Why::WorkerGone);
+        assert_eq!((gone.step(at(4_999)), gone.step(at(5_000))), (Step::Wait, Step::Kill));
+        let mut not_renewed = long();
+        assert_eq!((not_renewed.step(at(9_699)), not_renewed.step(at(9_700))), (Step::Wait, Step::Kill));
     }
 
     #[test]
@@ -319,19 +350,19 @@ mod tests {
     fn a_job_that_rests_is_killed_by_a_stop_and_one_that_may_continue_is_asked() {
         let mut suspended = freezing(1_000, 10_000);
         suspended.suspend(true);
-        suspended.stop(at(2_000), None, Why::Order);
+        suspended.stop(at(2_000), Why::Order);
         assert_eq!(suspended.step(at(2_000)), Step::Kill, "suspended in the same moment");
 
         let mut near_the_end = freezing(1_000, 10_000);
         assert_eq!(near_the_end.step(at(9_000)), Step::Freeze);
-        near_the_end.stop(at(9_001), None, Why::WorkerGone);
+        near_the_end.stop(at(9_001), Why::WorkerGone);
         assert_eq!(near_the_end.step(at(9_001)), Step::Kill);
 
         let mut let_go = freezing(1_000, 10_000);
         let_go.suspend(true);
         assert_eq!(let_go.step(at(2_000)), Step::Freeze);
         let_go.suspend(false);
-        let_go.stop(at(3_000), None, Why::Order);
+        let_go.stop(at(3_000), Why::Order);
         assert_eq!(let_go.step(at(3_000)), Step::Ask(Why::Order));
         let_go.suspend(true);
         assert_eq!(let_go.step(at(3_500)), Step::Wait, "a stop that has begun has its time");
@@ -348,7 +379,7 @@ mod tests {
     #[test]
     fn no_stop_timeout_means_no_asking() {
         let mut plan = plan(0, 10_000);
-        plan.stop(at(2_000), None, Why::Order);
+        plan.stop(at(2_000), Why::Order);
         assert_eq!(plan.step(at(2_000)), Step::Kill);
     }
 }

@@ -34,8 +34,8 @@ pub(crate) enum Order {
     Until(Millis),
     /// The job's processes are to rest, or to continue. Only if the job [freezes](Launch::freezes).
     Suspend(bool),
-    /// Stop the job: the stop signal first, and gone `by`.
-    Stop { by: Millis },
+    /// Stop the job: the stop signal first, SIGKILL at this time, and earlier if the lease ends earlier.
+    Stop { kill_at: Millis },
     /// The worker's last will is this one from now on; `None` while there is none. At any time.
     #[serde(rename = "session")]
     Will(Option<LastWill>),
@@ -306,7 +306,7 @@ mod tests {
             })),
             Order::Until(Millis(1)),
             Order::Suspend(true),
-            Order::Stop { by: Millis(u64::MAX) },
+            Order::Stop { kill_at: Millis(u64::MAX) },
             Order::Will(None),
         ];
         let stream: Vec<u8> = orders.iter().flat_map(encode).collect();

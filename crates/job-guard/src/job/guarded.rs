@@ -287,9 +287,9 @@ impl Guarded {
         self.order(&Order::Suspend(suspended));
     }
 
-    /// Orders the guard to stop the tree, gone `by`.
-    pub(super) fn stop(&mut self, by: BootTime) {
-        self.order(&Order::Stop { by: by.into() });
+    /// Orders the guard to stop the tree: the stop signal now, SIGKILL at `kill_at`.
+    pub(super) fn stop(&mut self, kill_at: BootTime) {
+        self.order(&Order::Stop { kill_at: kill_at.into() });
     }
 
     fn will_order(&mut self) -> Option<Order> {

@@ -15,7 +15,7 @@ use super::{
     output,
     run_end::RunEnd,
     status::{ProcessState, ProcessStatus, Stopped},
-    supervisor::{Adopted, Outcome, Supervisor},
+    supervisor::{Adopted, Outcome, StopRequest, Supervisor},
 };
 use crate::config::Job;
 
@@ -27,7 +27,7 @@ use crate::config::Job;
 pub struct JobRun {
     name: String,
     jobs: watch::Sender<Arc<Job>>,
-    stop_by: watch::Sender<Option<BootTime>>,
+    stop: watch::Sender<Option<StopRequest>>,
     status: watch::Receiver<ProcessStatus>,
     outcome: watch::Receiver<Option<Outcome>>,
     asks: mpsc::Sender<Ask<HandedRun>>,
@@ -85,19 +85,19 @@ impl JobRun {
         status: ProcessStatus,
         adopted: Option<Adopted>,
     ) -> JobRun {
-        let (stop_by, stop_wishes) = watch::channel(None);
+        let (stop, stop_requests) = watch::channel(None);
         let (status_sender, status) = watch::channel(status);
         let (outcome_sender, outcome) = watch::channel(None);
         let (asks, asked) = mpsc::channel(1);
         let name = jobs.borrow().name.clone();
-        let supervisor = Supervisor::new(jobs.subscribe(), guards, time, stop_wishes, asked, status_sender);
+        let supervisor = Supervisor::new(jobs.subscribe(), guards, time, stop_requests, asked, status_sender);
         let supervisor = supervisor.adopting(adopted);
         tokio::spawn(async move {
             let outcome = supervisor.supervise().await;
             // The receivers may be gone.
             let _ = outcome_sender.send(Some(outcome));
         });
-        JobRun { name, jobs, stop_by, status, outcome, asks }
+        JobRun { name, jobs, stop, status, outcome, asks }
     }
 
     /// Changes the description. The limits of restarts, the meaning of exit codes, the liveness check and the destination of
@@ -150,9 +150,20 @@ impl JobRun {
     /// # Cancel safety
     /// Dropping the future does not cancel the stop; call it again to continue waiting.
     pub async fn stop(&self, by: BootTime) -> Stopped {
-        self.stop_by.send_modify(|wish| {
-            *wish = Some(wish.map_or(by, |earlier| earlier.min(by)));
-        });
+        self.request_stop(StopRequest { given: None, by: Some(by) }).await
+    }
+
+    /// Stops the job as [`JobRun::stop`] does, but gives it this time instead of the stop timeout, as long as its lease is
+    /// renewed. It is gone before its lease ends in any case.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not cancel the stop; call this or [`JobRun::stop`], which ends it earlier, to continue waiting.
+    pub async fn stop_within(&self, given: Duration) -> Stopped {
+        self.request_stop(StopRequest { given: Some(given), by: None }).await
+    }
+
+    async fn request_stop(&self, request: StopRequest) -> Stopped {
+        self.stop.send_modify(|stop| *stop = Some(stop.map_or(request, |earlier| earlier.and(request))));
         self.outcome().await.stopped
     }
 

@@ -115,6 +115,52 @@ async fn a_later_stop_can_hasten_an_earlier_one() {
     assert!(tree.is_gone());
 }
 
+/// A job that needs a second and a half to end, and says when it has.
+const SLOW: &str = "trap 'echo asked > asked; sleep 1.5; echo done > done; exit 0' TERM; echo > up; while :; do sleep 0.02; done";
+
+#[tokio::test]
+async fn a_stop_can_give_more_than_the_stop_timeout_while_the_lease_is_renewed() {
+    let tree = Tree::new();
+    let (renewer, work_until) = lease(Duration::from_secs(1));
+    let job = JobRun::start(tree.spec(SLOW), work_until, guards());
+    let renewals = tokio::spawn(async move {
+        loop {
+            renewer.send_replace(BootTime::now() + Duration::from_secs(1));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    until("its trap", || tree.file("up").exists()).await;
+    let stopped = job.stop_within(Duration::from_secs(60)).await;
+    assert_eq!((tree.read("done").as_str(), stopped.exit), ("done\n", Some(Exit::Code(0))));
+    renewals.abort();
+}
+
+#[tokio::test]
+async fn a_long_stop_ends_with_a_lease_that_is_not_renewed() {
+    let tree = Tree::new();
+    let (_renewer, work_until) = lease(Duration::from_secs(2));
+    let end = *work_until.borrow();
+    let job = JobRun::start(tree.spec(STUBBORN), work_until, guards());
+    until("all processes", || tree.living().len() >= STUBBORN_PROCESSES).await;
+    job.stop_within(Duration::from_secs(600)).await;
+    assert!(tree.is_gone() && BootTime::now() < end);
+}
+
+#[tokio::test]
+async fn a_long_stop_is_hastened_by_one_with_the_stop_timeout() {
+    let tree = Tree::new();
+    let job = run(tree.spec(STUBBORN));
+    until("all processes", || tree.living().len() >= STUBBORN_PROCESSES).await;
+    let began = BootTime::now();
+    let hasty = async {
+        let mut status = job.status();
+        status.wait_for(|status| status.state == ProcessState::Stopping).await.expect("it goes on");
+        job.stop(soon() + Duration::from_secs(600)).await
+    };
+    tokio::join!(job.stop_within(Duration::from_secs(600)), hasty);
+    assert!(tree.is_gone() && BootTime::now().duration_since(began) < Duration::from_secs(10));
+}
+
 #[tokio::test]
 async fn a_stopped_process_is_continued_to_hear_the_signal() {
     let tree = Tree::new();

@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     config::ZooKeeperConfig,
-    view::{Cluster, History, ProblemRow, diagnose, statuses},
+    view::{
+        Cluster, History, ProblemRow, diagnose,
+        statuses::{self, WorkerStatuses},
+    },
     wall::unix_ms,
     worker::state::Worker,
 };
@@ -24,8 +27,10 @@ pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Que
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
+    let planned_stops =
+        WorkerStatuses::new(Some(worker.workers())).planned_stops(&seen.job, &seen.snapshot).await;
     let cluster = Cluster::new(worker.root(), &seen.job, seen.snapshot, unix_ms());
-    Ok(answer(StatusCode::OK, &Cluster { skipped, problems, ..cluster }))
+    Ok(answer(StatusCode::OK, &Cluster { skipped, planned_stops, problems, ..cluster }))
 }
 
 pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 
 use super::answer::answer;
-use crate::{schema::Object, worker::state::Worker};
+use crate::{schema::Object, view::PlannedStop, worker::state::Worker};
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct MemberStatus<'a> {
@@ -45,6 +45,8 @@ struct JobStatus {
     /// The order by which this leader does not run the job.
     #[schemars(with = "Option<Object>")]
     stopped: Option<StoppedJob>,
+    /// The planned stop of the job that is under way.
+    planned_stop: Option<PlannedStop>,
     elector: bool,
     /// Who leads, by slot.
     #[schemars(with = "Vec<Option<String>>")]
@@ -77,6 +79,7 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
             health: status.health.to_string(),
             process: job.slot.process(),
             stopped: job.slot.stopped(),
+            planned_stop: job.slot.planned_stop(),
             elector: status.is_elector,
             leaders,
             note: status.note,

@@ -82,29 +82,30 @@ impl JobWork {
         self.end(&reason, Some(before_stop), pending(), by).await;
     }
 
-    /// Ends the job, gone `by`, with the hooks before and after. The hook before is left out without a deadline, and
-    /// killed when there is no time for it any more, unless it is asynchronous.
+    /// Ends the job, with the hooks before and after. The hook before is left out without a deadline, and killed when there is
+    /// no time for it any more, unless it is asynchronous. A ready job has the time of a planned stop after it. From `urgent`
+    /// on, and without a deadline from the beginning, the job is stopped within its stop timeout, and gone `by`.
     pub(super) async fn end(
         &self,
         reason: &str,
         before_stop: Option<Deadline>,
         urgent: impl Future<Output = ()>,
-        by: impl FnOnce() -> BootTime,
+        by: impl Fn() -> BootTime,
     ) {
         let slot = &self.slot;
         let env = slot.env().map(|env| JobEnv { reason: reason.to_owned(), ..env });
         let token = env.as_ref().map(|env| env.fencing_token);
         let serves = slot.process().state == ProcessState::Running;
-        if let (Some(env), Some(until)) =
-            (env.as_ref().filter(|_| serves && !slot.is_hastened()), before_stop)
-        {
+        // A planned stop may be under way.
+        let has_time = (serves || slot.planned_stop().is_some()) && !slot.is_hastened();
+        if let Some(until) = before_stop.filter(|_| has_time) {
+            let hook = env.as_ref().filter(|_| serves);
             tokio::select! {
-                () = self.try_hook(HookName::BeforeStop, env, Some(until)) => {}
+                () = self.stop_in_time(hook, until) => {}
                 () = urgent => {}
-                () = slot.hastened() => {}
             }
         }
-        slot.end(by()).await;
+        slot.end(by).await;
         slot.hooks.gone().await;
         if let Some(env) = env.filter(|_| !slot.is_hastened()) {
             tokio::select! {
@@ -125,6 +126,17 @@ impl JobWork {
             }
         }
         slot.cleaned_up();
+    }
+
+    /// Stops the job within the time of a planned stop, with this hook before.
+    async fn stop_in_time(&self, hook: Option<&JobEnv>, until: Deadline) {
+        if let Some(env) = hook {
+            tokio::select! {
+                () = self.try_hook(HookName::BeforeStop, env, Some(until)) => {}
+                () = self.slot.hastened() => return,
+            }
+        }
+        self.slot.stop_in_time().await;
     }
 
     /// Runs the hook after the job is ready; without a job it does nothing.

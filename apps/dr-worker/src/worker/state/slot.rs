@@ -1,6 +1,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use election_core::internals::record::{AppliedOverlay, StoppedJob};
+use election_core::{
+    internals::record::{AppliedOverlay, StoppedJob},
+    strategy::in_words,
+};
 use job_guard::{
     Deadline, Guards, HandedRun, JobRun, Lease, ProcessState, ProcessStatus, RunState, WorkTime,
 };
@@ -13,7 +16,9 @@ use zk_session::BootTime;
 
 use crate::{
     config::{HookMode, HookName, JobConfig, JobSpec, NodeConfig},
-    logging, wall,
+    logging,
+    view::PlannedStop,
+    wall,
     worker::{
         job::{AsyncHooks, HookRuns, JobEnv, JobError, Rehearsals, guards_in, rehearse},
         watchdog::Watchdog,
@@ -54,6 +59,7 @@ struct SlotState {
     last: Option<ProcessStatus>,
     presence: Presence,
     halt: Option<Halt>,
+    planned_stop: Option<PlannedStop>,
     /// How long a stop may take: the longest of the configurations that the running job may have been started with.
     stop_budget: Duration,
     /// How long the job may take to be ready.
@@ -111,6 +117,7 @@ impl JobSlot {
             last: None,
             presence: Presence::default(),
             halt: None,
+            planned_stop: None,
             stop_budget: job.spec.stop_budget(),
             takeover_timeout: job.policy.election.takeover_timeout,
             overlay: None,
@@ -345,9 +352,37 @@ impl JobSlot {
         self.state.lock().env.clone()
     }
 
+    /// Stops the job within the time of a planned stop, if it runs. Returns when no process of it is left, or a stop is to
+    /// take no longer than it must; [`end`](Self::end) follows.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not cancel the stop.
+    pub(in crate::worker) async fn stop_in_time(&self) {
+        let (Some(run), spec) = (self.running(), self.spec()) else { return };
+        let given = spec.planned_stop_timeout();
+        if given > spec.stop_timeout {
+            let limit = in_words(given);
+            tracing::info!(job = self.name(), "the job has {limit} to end while the lease is renewed");
+            let since_ms = wall::unix_ms();
+            let until_ms = since_ms.saturating_add(wall::ms(given));
+            let began = || PlannedStop { member: self.member.clone(), since_ms, until_ms };
+            self.state.lock().planned_stop.get_or_insert_with(began);
+        }
+        tokio::select! {
+            _ = run.stop_within(given) => {}
+            () = self.hastened() => {}
+        }
+    }
+
+    /// The planned stop that is under way, if it may take longer than another one.
+    pub(in crate::worker) fn planned_stop(&self) -> Option<PlannedStop> {
+        self.state.lock().planned_stop.clone()
+    }
+
     /// Stops the job, gone `by`, if it runs, and waits until no process of it is left.
-    pub(in crate::worker) async fn end(&self, by: BootTime) {
+    pub(in crate::worker) async fn end(&self, by: impl FnOnce() -> BootTime) {
         if let Some(run) = self.running() {
+            let by = if self.is_hastened() { BootTime::now() } else { by() };
             let stopped = tokio::select! {
                 stopped = run.stop(by) => stopped,
                 () = self.hastened() => run.stop(BootTime::now()).await,
@@ -358,7 +393,7 @@ impl JobSlot {
             let last = run.status().borrow().clone();
             state.restarts += u64::from(last.restarts);
             state.last = Some(ProcessStatus { restarts: 0, ..last });
-            state.run = None;
+            (state.run, state.planned_stop) = (None, None);
             drop(state);
             self.turns.send_modify(|turns| *turns += 1);
         }

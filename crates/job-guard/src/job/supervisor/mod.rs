@@ -52,7 +52,7 @@ pub(super) struct Supervisor {
     is_suspendable: bool,
     /// Whether the processes rest.
     frozen: watch::Sender<bool>,
-    stop_requests: watch::Receiver<Option<BootTime>>,
+    stop_requests: watch::Receiver<Option<StopRequest>>,
     stop: Option<Stop>,
     /// Whether the [`JobRun`](super::JobRun) was dropped.
     is_abandoned: bool,
@@ -75,12 +75,37 @@ pub(super) struct Adopted {
     pub(super) restarts: RestartState,
 }
 
-/// A requested stop.
+/// How a job is to be stopped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StopRequest {
+    /// The time between the stop signal and SIGKILL; `None`: the stop timeout.
+    pub(super) given: Option<Duration>,
+    /// The job is gone by this time. `None`: the lease is the limit.
+    pub(super) by: Option<BootTime>,
+}
+
+impl StopRequest {
+    /// Both: the earliest end counts.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            given: self.given.zip(other.given).map(|(one, other)| one.min(other)),
+            by: [self.by, other.by].into_iter().flatten().min(),
+        }
+    }
+}
+
+/// A stop that has begun.
 #[derive(Clone, Copy)]
 struct Stop {
     began: BootTime,
-    /// The job is gone by this time. `None`: no caller waits, and the lease is the limit.
-    by: Option<BootTime>,
+    /// When SIGKILL is sent at the latest, unless the lease ends before.
+    kill_at: BootTime,
+}
+
+impl Stop {
+    fn new(began: BootTime, request: StopRequest, stop_timeout: Duration) -> Self {
+        Self { began, kill_at: plan::kill_at(began, request.given.unwrap_or(stop_timeout), request.by) }
+    }
 }
 
 impl Supervisor {
@@ -88,7 +113,7 @@ impl Supervisor {
         mut jobs: watch::Receiver<Arc<Job>>,
         guards: Guards,
         time: WorkTime,
-        stop_requests: watch::Receiver<Option<BootTime>>,
+        stop_requests: watch::Receiver<Option<StopRequest>>,
         asks: mpsc::Receiver<Ask<HandedRun>>,
         status: watch::Sender<ProcessStatus>,
     ) -> Supervisor {
@@ -157,7 +182,7 @@ impl Supervisor {
             };
             decision = tokio::select! {
                 biased;
-                by = next_request(&mut self.stop_requests) => self.begin_stop(by),
+                request = next_request(&mut self.stop_requests) => self.begin_stop(request).1,
                 () = pause => self.tell(Event::Start),
                 Some(ask) = self.asks.recv() => {
                     drop(ask.send(Err(self.no_handover())));
@@ -233,17 +258,13 @@ impl Supervisor {
     }
 
     /// Records that the job is to stop, or that its [`JobRun`](super::JobRun) was dropped. The earliest end counts.
-    fn begin_stop(&mut self, by: Option<BootTime>) -> Decision {
-        self.is_abandoned |= by.is_none();
-        let earlier = self.stop.and_then(|stop| stop.by);
-        self.stop = Some(Stop {
-            began: self.stop.map_or_else(BootTime::now, |stop| stop.began),
-            by: match (earlier, by) {
-                (Some(earlier), Some(by)) => Some(earlier.min(by)),
-                (earlier, by) => earlier.or(by),
-            },
-        });
-        self.tell(Event::Stop)
+    fn begin_stop(&mut self, request: Option<StopRequest>) -> (Stop, Decision) {
+        self.is_abandoned |= request.is_none();
+        let new = Stop::new(BootTime::now(), request.unwrap_or_default(), self.job.stop_timeout);
+        let earlier = self.stop.unwrap_or(new);
+        let stop = Stop { began: earlier.began, kill_at: earlier.kill_at.min(new.kill_at) };
+        self.stop = Some(stop);
+        (stop, self.tell(Event::Stop))
     }
 
     fn no_handover(&self) -> String {
@@ -275,17 +296,17 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The next request to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.
+/// The next request to stop, or `None` if the [`JobRun`](super::JobRun) was dropped.
 ///
 /// # Cancel safety
 /// Cancel safe.
-async fn next_request(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<BootTime> {
+async fn next_request(requests: &mut watch::Receiver<Option<StopRequest>>) -> Option<StopRequest> {
     loop {
-        if wishes.changed().await.is_err() {
+        if requests.changed().await.is_err() {
             return None;
         }
-        if let Some(by) = *wishes.borrow_and_update() {
-            return Some(by);
+        if let Some(request) = *requests.borrow_and_update() {
+            return Some(request);
         }
     }
 }

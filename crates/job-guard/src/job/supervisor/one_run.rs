@@ -8,7 +8,7 @@ use boot_time::{BootTime, sleep_until};
 use nix::unistd::Pid;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, oneshot, watch};
 
-use super::{Adopted, Stop, Supervisor, next_request};
+use super::{Adopted, Stop, StopRequest, Supervisor, next_request};
 use crate::{
     config::{Identity, Job, ReadyProbe},
     guard::{
@@ -122,8 +122,8 @@ impl Supervisor {
         let mut run = Run::default();
         let turn = tokio::select! {
             biased;
-            by = next_request(&mut self.stop_requests), if !self.is_abandoned => {
-                self.begin_stop(by);
+            request = next_request(&mut self.stop_requests), if !self.is_abandoned => {
+                self.begin_stop(request);
                 return run.ended;
             }
             turn = turn_to_start(self.suspended.clone()) => turn,
@@ -228,9 +228,9 @@ impl Supervisor {
                     Report::Gone => return,
                     other => self.handle(other, run),
                 },
-                by = next_request(&mut self.stop_requests), if !self.is_abandoned => {
-                    self.begin_stop(by);
-                    self.order_end(by, &mut guarded, run);
+                request = next_request(&mut self.stop_requests), if !self.is_abandoned => {
+                    let (stop, _) = self.begin_stop(request);
+                    self.order_end(stop, &mut guarded, run);
                 }
                 renewed = self.work_until.changed(), if self.is_renewed => match renewed {
                     Ok(()) => guarded.until(*self.work_until.borrow_and_update()),
@@ -393,10 +393,9 @@ impl Supervisor {
                 self.guards.reporter.liveness_failed(&self.job.name);
                 run.ended.reason = format!("liveness: {reason}");
                 self.problem = Some(run.ended.reason.clone());
-                let began = BootTime::now();
-                let by = (began + self.job.stop_budget()).min(*self.work_until.borrow());
-                run.dead = Some(Stop { began, by: Some(by) });
-                self.order_end(Some(by), guarded, run);
+                let stop = Stop::new(BootTime::now(), StopRequest::default(), self.job.stop_timeout);
+                run.dead = Some(stop);
+                self.order_end(stop, guarded, run);
             }
         }
     }
@@ -420,8 +419,8 @@ impl Supervisor {
         }
     }
 
-    /// Orders the guard to stop the program, gone `by`, or else by the end of the lease.
-    fn order_end(&mut self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
+    /// Orders the guard to stop the program.
+    fn order_end(&mut self, stop: Stop, guarded: &mut Guarded, run: &mut Run) {
         run.cancel_probe.send_replace(true);
         if !run.is_asked && !self.job.stop_timeout.is_zero() {
             let within = CONFIRM_WITHIN.min(self.job.stop_timeout / 2);
@@ -429,13 +428,13 @@ impl Supervisor {
         }
         self.tell(Event::Ending);
         self.publish(run.pid());
-        guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
+        guarded.stop(stop.kill_at);
     }
 
     /// When the guard sends SIGKILL at the latest; `dead` is the stop of this run.
     fn kill_at(&self, dead: Option<Stop>) -> BootTime {
         let ends = [self.stop, dead].into_iter().flatten();
-        latest_kill(*self.work_until.borrow(), ends, self.job.stop_timeout)
+        latest_kill(*self.work_until.borrow(), ends)
     }
 
     /// Answers, and waits for the next program.
@@ -460,13 +459,8 @@ impl Supervisor {
 }
 
 /// When a working guard has sent SIGKILL at the latest: for the end of the lease, or for any of the stops.
-fn latest_kill(
-    work_until: BootTime,
-    stops: impl IntoIterator<Item = Stop>,
-    stop_timeout: Duration,
-) -> BootTime {
-    let of_stops = stops.into_iter().map(|stop| plan::kill_at(stop.began, stop_timeout, stop.by));
-    of_stops.fold(plan::last_kill(work_until), BootTime::min)
+fn latest_kill(work_until: BootTime, stops: impl IntoIterator<Item = Stop>) -> BootTime {
+    stops.into_iter().map(|stop| stop.kill_at).fold(plan::last_kill(work_until), BootTime::min)
 }
 
 /// Waits until a job may be started: not while it would have to rest, and one at a time.
@@ -494,8 +488,11 @@ mod tests {
     #[test]
     fn the_worker_expects_the_kill_when_the_guard_plans_it() {
         let kill = |stops: &[(u64, Option<u64>)]| {
-            let stops = stops.iter().map(|(began, by)| Stop { began: at(*began), by: by.map(at) });
-            latest_kill(at(10_000), stops, Duration::from_secs(1))
+            let stops = stops.iter().map(|(began, by)| {
+                let request = StopRequest { given: None, by: by.map(at) };
+                Stop::new(at(*began), request, Duration::from_secs(1))
+            });
+            latest_kill(at(10_000), stops)
         };
         assert_eq!(kill(&[]), at(9_700));
         assert_eq!(kill(&[(2_000, None)]), at(3_000));
@@ -516,7 +513,7 @@ mod tests {
         let supervisor =
             Supervisor::new(jobs, Guards::new(), work_until.into(), stop_requests, asked, status);
         let supervised = tokio::spawn(supervisor.supervise());
-        stop.send_replace(Some(BootTime::now() + Duration::from_secs(30)));
+        stop.send_replace(Some(StopRequest::default()));
         let outcome = tokio::time::timeout(Duration::from_secs(20), supervised).await;
         assert!(matches!(outcome, Ok(Ok(Outcome { end: RunEnd::Stopped { .. }, .. }))), "{outcome:?}");
     }

@@ -116,6 +116,7 @@ const drawBlockers = (cluster, explained) => {
     said.add(cluster.skipped.sentence);
     add(/hold|hindered/.test(cluster.skipped.reason) ? "bad" : "busy", cluster.skipped.reason, cluster.skipped.sentence);
   }
+  cluster.planned_stops.forEach((stop) => add("busy", "stopping", `${stop.member} stops the job: for ${span(now() - stop.since_ms)} by now, killed in ${span(stop.until_ms - now())}`));
   for (const slot of explained.slots || []) {
     for (const obstacle of slot.obstacles) {
       if (said.has(obstacle.sentence)) continue;
