@@ -71,8 +71,8 @@ pub(crate) struct TestArgs {
     pub(crate) zookeeper: Option<Release>,
     /// Also the ignored tests: each driver, each kind of server, more seeds and cuts. Without a
     /// filter also the other release of ZooKeeper for tests that can depend on it
-    /// (xtask/src/test/filter.rs), each feature of zk-session alone, and cargo-deny if it is
-    /// installed. Not the long runs of the model: `cargo xtask model` has those. Takes about
+    /// (xtask/src/test/filter.rs), each feature of zk-session alone, the packages of all crates, and
+    /// cargo-deny if it is installed. Not the long runs of the model: `cargo xtask model` has those. Takes about
     /// an hour on two cores.
     #[arg(long)]
     pub(crate) full: bool,

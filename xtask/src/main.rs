@@ -15,6 +15,7 @@ mod figures;
 mod group;
 mod model;
 mod packages;
+mod published;
 mod signals;
 mod sources;
 mod test;

@@ -1,6 +1,7 @@
 // Its example needs the runtime.
 #![cfg_attr(feature = "runtime", doc = include_str!("../README.md"))]
 #![cfg_attr(not(feature = "runtime"), doc = "Leader election as a deterministic engine.")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod calendar;
@@ -16,17 +17,6 @@ mod slots;
 pub mod strategy;
 mod text;
 mod time;
-
-/// The pages elsewhere that describe this crate, so that their snippets are compiled.
-#[cfg(all(doctest, feature = "runtime"))]
-mod guides {
-    #[doc = include_str!("../../../README.md")]
-    struct Readme;
-    #[doc = include_str!("../../../docs/from-curator.md")]
-    struct FromCurator;
-    #[doc = include_str!("../../../docs/from-kazoo.md")]
-    struct FromKazoo;
-}
 
 pub use paths::Paths;
 #[cfg(feature = "runtime")]

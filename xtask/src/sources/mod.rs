@@ -3,6 +3,8 @@
 //! An edge goes to the file that defines the item, also where a parent module exports it again. So a module that only
 //! declares and exports others has no edge. Tests and comments are left out.
 
+#[cfg(test)]
+mod api;
 mod graph;
 mod module;
 
@@ -14,6 +16,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+#[cfg(test)]
+use api::Api;
+#[cfg(test)]
+use module::Import;
 use module::{Module, Named};
 
 /// The modules of one library or program.
@@ -105,10 +111,33 @@ impl Sources {
         self.modules.values().map(|(_, module)| module.code_lines).sum()
     }
 
+    /// What the crate offers to others: the names that its public modules export, and each public item with its members,
+    /// wherever it is defined.
+    #[cfg(test)]
+    pub(crate) fn api(&self) -> String {
+        let declares = |path: &[String], name: &String| {
+            self.modules.get(path).is_some_and(|(_, module)| module.public_children.contains(name))
+        };
+        let is_public =
+            |path: &[String]| path.iter().enumerate().all(|(at, name)| declares(&path[..at], name));
+        let offered = Api::lines(self.modules.values().map(|(_, module)| &module.api));
+        let mut lines: BTreeSet<String> = offered.into_iter().map(str::to_owned).collect();
+        for (path, (_, module)) in self.modules.iter().filter(|(path, _)| is_public(path)) {
+            let place: String = path.iter().map(|part| format!("{part}::")).collect();
+            for Import { name, target, .. } in module.imports.iter().filter(|import| import.is_public) {
+                let last = target.path.last().filter(|last| *last != name);
+                let of = last.map(|last| format!(" = {last}")).unwrap_or_default();
+                lines.insert(format!("use {place}{name}{of}"));
+            }
+            lines.extend(module.public_children.iter().map(|name| format!("mod {place}{name}")));
+        }
+        lines.into_iter().map(|line| line + "\n").collect()
+    }
+
     /// The names that the crate's root exports, its modules among them.
     pub(crate) fn root(&self) -> usize {
         let root = self.modules.get(&[][..]).map(|(_, module)| module);
-        root.map_or(0, |root| root.exports)
+        root.map_or(0, |root| root.exports())
     }
 
     /// Which files name items of which: each pair once, with the first line.

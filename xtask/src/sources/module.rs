@@ -7,6 +7,9 @@ use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, UseTree, Visibility};
 
+#[cfg(test)]
+use super::api::Api;
+
 /// A path in the source, such as `crate::engine::Event`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -21,6 +24,8 @@ pub(crate) struct Import {
     pub(crate) target: Named,
     /// `pub`, `pub(crate)`, `pub(super)`: it can be there for other modules alone.
     pub(crate) is_exported: bool,
+    /// `pub`.
+    pub(crate) is_public: bool,
 }
 
 /// One module.
@@ -34,8 +39,11 @@ pub(crate) struct Module {
     pub(crate) paths: Vec<Named>,
     /// Items and fields that are declared `pub`. The lint `unreachable_pub` keeps them reachable from outside.
     pub(crate) public: usize,
-    /// Names of others, and modules, that it exports to everybody.
-    pub(crate) exports: usize,
+    /// What it offers to other crates.
+    #[cfg(test)]
+    pub(super) api: Api,
+    /// Modules that are declared `pub`.
+    pub(super) public_children: BTreeSet<String>,
     /// Lines that are neither blank, nor a comment, nor of a test.
     pub(crate) code_lines: usize,
     /// The first and last lines of what is there for tests only.
@@ -59,14 +67,14 @@ impl Module {
         Ok(module)
     }
 
-    fn import(&mut self, tree: &UseTree, prefix: &[String], is_exported: bool) {
+    fn import(&mut self, tree: &UseTree, prefix: &[String], visibility: &Visibility) {
         let (ident, name) = match tree {
             UseTree::Path(path) => {
                 let prefix: Vec<String> = prefix.iter().cloned().chain([path.ident.to_string()]).collect();
-                return self.import(&path.tree, &prefix, is_exported);
+                return self.import(&path.tree, &prefix, visibility);
             }
             UseTree::Group(group) => {
-                return group.items.iter().for_each(|tree| self.import(tree, prefix, is_exported));
+                return group.items.iter().for_each(|tree| self.import(tree, prefix, visibility));
             }
             UseTree::Glob(_) => (None, "*".to_owned()),
             UseTree::Name(name) => (Some(&name.ident), name.ident.to_string()),
@@ -76,11 +84,14 @@ impl Module {
         let path: Vec<String> = prefix.iter().cloned().chain(last).collect();
         let name = if name == "self" { path.last().cloned().unwrap_or_default() } else { name };
         let line = tree.span().start().line;
-        self.imports.push(Import { name, target: Named { path, line }, is_exported });
+        let is_exported = !matches!(visibility, Visibility::Inherited);
+        let is_public = matches!(visibility, Visibility::Public(_));
+        self.imports.push(Import { name, target: Named { path, line }, is_exported, is_public });
     }
 
-    fn export(&mut self, visibility: &Visibility, names: usize) {
-        self.exports += if matches!(visibility, Visibility::Public(_)) { names } else { 0 };
+    /// Names of others, and modules, that it exports to everybody.
+    pub(crate) fn exports(&self) -> usize {
+        self.imports.iter().filter(|import| import.is_public).count() + self.public_children.len()
     }
 
     /// The paths among the arguments of a macro, which has no syntax of its own.
@@ -160,9 +171,7 @@ impl Visit<'_> for Module {
         }
         match item {
             Item::Use(import) => {
-                let before = self.imports.len();
-                self.import(&import.tree, &[], !matches!(import.vis, Visibility::Inherited));
-                return self.export(&import.vis, self.imports.len() - before);
+                return self.import(&import.tree, &[], &import.vis);
             }
             Item::Mod(child) => {
                 let body = child.content.as_ref().map(|(_, items)| {
@@ -172,7 +181,10 @@ impl Visit<'_> for Module {
                     body
                 });
                 self.children.insert(child.ident.to_string(), body);
-                return self.export(&child.vis, 1);
+                if matches!(child.vis, Visibility::Public(_)) {
+                    self.public_children.insert(child.ident.to_string());
+                }
+                return;
             }
             Item::Struct(item) => self.define(&item.ident, &item.vis),
             Item::Enum(item) => self.define(&item.ident, &item.vis),
@@ -183,6 +195,10 @@ impl Visit<'_> for Module {
             Item::Const(item) => self.define(&item.ident, &item.vis),
             Item::Static(item) => self.define(&item.ident, &item.vis),
             _ => {}
+        }
+        #[cfg(test)]
+        if self.depth == 0 {
+            self.api.add(item);
         }
         self.depth += 1;
         visit::visit_item(self, item);
@@ -249,7 +265,7 @@ impl Visit<'_> for Module {
 }
 
 /// `cfg(test)`, `cfg(all(test, ..))`, `test`.
-fn is_test_only(attribute: &Attribute) -> bool {
+pub(super) fn is_test_only(attribute: &Attribute) -> bool {
     let is_test = |path: &syn::Path| path.is_ident("test");
     match &attribute.meta {
         syn::Meta::Path(path) => is_test(path),
@@ -331,7 +347,7 @@ mod tests {
             pub mod k {}",
         );
         assert_eq!(module.public, 3);
-        assert_eq!(module.exports, 2);
+        assert_eq!(module.exports(), 2);
         assert_eq!(module.code_lines, 6);
         assert_eq!(module.definitions.into_iter().collect::<Vec<_>>(), ["A", "i"]);
     }

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::filter::LeftOut;
 use crate::cargo::{self, cargo};
+use crate::published;
 
 /// The length of repeated tests, unless these variables are set. A night's run on a hosted machine sets longer ones, in
 /// .github/workflows.
@@ -53,6 +54,9 @@ pub(super) async fn checks() -> anyhow::Result<Vec<String>> {
         if !cargo::run(&mut cargo(lints)).await?.success() {
             complaints.push(format!("cargo clippy {}: see above", crates.join(" ")));
         }
+    }
+    if let Err(error) = published::check().await {
+        complaints.push(format!("packages of the crates: {error:#}"));
     }
     if !is_there(cargo(["deny", "--version"])) {
         eprintln!("cargo-deny is not installed: licences, duplicates and sources are not checked");

@@ -105,7 +105,7 @@ use crate::{
 };
 
 /// The JSON Schema of a configuration file. A test generates it from the reader and compares it.
-pub const SCHEMA: &str = include_str!("../../../../config/schema.json");
+pub const SCHEMA: &str = include_str!("schema.json");
 
 table! {
     /// The configuration of a worker.

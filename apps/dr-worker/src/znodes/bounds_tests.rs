@@ -1,6 +1,6 @@
 //! The bounds of the records of overlays and drills.
 
-#[path = "../../../../crates/election-core/src/record/bounds_checks.rs"]
+#[path = "bounds_checks.rs"]
 mod bounds_checks;
 
 /// What the checks need of election-core.

@@ -102,30 +102,34 @@ fn rows(paths: &Paths) -> Vec<Row> {
     ]
 }
 
-/// The sources of the records. Their fields and comments are the reference.
+/// The sources of the records, as paths in the workspace. Their fields and comments are the reference.
 const RECORDS: [&str; 15] = [
-    include_str!("../../../../crates/election-admin/src/record/breadcrumbs.rs"),
-    include_str!("../../../../crates/election-core/src/record/contender.rs"),
-    include_str!("../../../../crates/election-core/src/record/control.rs"),
-    include_str!("../../../../crates/election-core/src/record/current.rs"),
-    include_str!("drill.rs"),
-    include_str!("../../../../crates/election-core/src/record/elected.rs"),
-    include_str!("../../../../crates/election-core/src/record/history.rs"),
-    include_str!("../../../../crates/election-core/src/record/applied.rs"),
-    include_str!("../../../../crates/election-core/src/record/member.rs"),
-    include_str!("../../../../crates/election-core/src/record/named.rs"),
-    include_str!("overlay.rs"),
-    include_str!("../../../../crates/election-core/src/record/request.rs"),
-    include_str!("../../../../crates/election-admin/src/record/roster.rs"),
-    include_str!("../../../../crates/election-core/src/record/slot.rs"),
-    include_str!("../../../../crates/election-core/src/record/tokens.rs"),
+    "crates/election-admin/src/record/breadcrumbs.rs",
+    "crates/election-core/src/record/contender.rs",
+    "crates/election-core/src/record/control.rs",
+    "crates/election-core/src/record/current.rs",
+    "apps/dr-worker/src/znodes/drill.rs",
+    "crates/election-core/src/record/elected.rs",
+    "crates/election-core/src/record/history.rs",
+    "crates/election-core/src/record/applied.rs",
+    "crates/election-core/src/record/member.rs",
+    "crates/election-core/src/record/named.rs",
+    "apps/dr-worker/src/znodes/overlay.rs",
+    "crates/election-core/src/record/request.rs",
+    "crates/election-admin/src/record/roster.rs",
+    "crates/election-core/src/record/slot.rs",
+    "crates/election-core/src/record/tokens.rs",
 ];
+
+fn source(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+}
 
 /// The fields of a record, or of a part of one: name, type, meaning. None if it has no fields.
 fn fields(record: &str) -> Option<Vec<(String, String, String)>> {
     let head = format!("struct {record} {{\n");
-    let (_, rest) = RECORDS.iter().find_map(|source| source.split_once(&head))?;
-    let (body, _) = rest.split_once("\n}")?;
+    let text = RECORDS.iter().map(|path| source(path)).find(|text| text.contains(&head))?;
+    let (body, _) = text.split_once(&head)?.1.split_once("\n}")?;
     let (mut found, mut comment, mut flat) = (Vec::new(), String::new(), false);
     for line in body.lines().map(str::trim) {
         if let Some(text) = line.strip_prefix("///") {
@@ -231,8 +235,7 @@ fn the_reference_has_each_znode_and_the_fields_of_its_record() {
 
 #[test]
 fn the_reference_has_the_path_of_each_method() {
-    let methods =
-        concat!(include_str!("../../../../crates/election-core/src/paths.rs"), include_str!("paths.rs"));
+    let methods = source("crates/election-core/src/paths.rs") + include_str!("paths.rs");
     let methods = methods.replace("    pub fn ", "    fn ");
     let methods = methods.split("    fn ").skip(1).filter(|method| method.contains("-> String {"));
     let names: Vec<_> =

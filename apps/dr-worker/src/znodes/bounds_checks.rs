@@ -1,0 +1,1 @@
+../../../../crates/election-core/src/record/bounds_checks.rs

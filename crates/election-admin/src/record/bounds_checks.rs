@@ -1,0 +1,1 @@
+../../../election-core/src/record/bounds_checks.rs
