@@ -242,6 +242,18 @@ impl<'a> GuardLoop<'a> {
                     self.plan.renew(until.into());
                     self.oom_kills.look();
                 }
+                Ok(Some(Order::Arm(terms))) => {
+                    let stop_timeout = Duration::from_millis(terms.stop_timeout_ms);
+                    self.plan.arm(stop_timeout, terms.until.into(), terms.freezes);
+                    self.stop_signal = terms.stop_signal.signal();
+                    report(&Report::Armed);
+                }
+                Ok(Some(Order::Signal(signal))) => {
+                    // One that has been reaped is not there any more, so no other process gets the signal.
+                    if let Main::Running(pid) = self.main {
+                        let _ = kill(pid, signal.signal());
+                    }
+                }
                 Ok(Some(Order::Suspend(suspended))) => self.plan.suspend(suspended),
                 Ok(Some(Order::Stop { kill_at })) => self.plan.stop_by(now, kill_at.into(), Why::Order),
                 // A worker that sends an invalid order counts as gone. `Orders::next` returns no order about the will.

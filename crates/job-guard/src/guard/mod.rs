@@ -10,6 +10,7 @@
 //! * has one thread, no async runtime and no network, and writes only where writing can't block;
 //! * is locked in memory, so that no page of its program has to be read from a disk that hangs;
 //! * knows the deadline (the end of the worker's lease), and kills the job by then unless the worker renews it;
+//! * gives a program that runs without a deadline one, and confirms it before the program begins what needs it;
 //! * stops the job's processes (SIGSTOP) while it is not certain that the worker leads, where the policy asks for that;
 //! * ends the job when its socket to the worker is closed, which means that the worker died;
 //! * is the subreaper of the job's tree: every process that the job forks stays its descendant, and the tree is gone

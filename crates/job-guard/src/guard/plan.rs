@@ -95,6 +95,12 @@ impl Plan {
         Plan { stop_timeout, until, freezes, is_suspended: false, phase: Phase::Working }
     }
 
+    /// From now on a job with these terms. It is to be what [`new`](Self::new) makes, unless its end has begun.
+    pub(super) fn arm(&mut self, stop_timeout: Duration, until: BootTime, freezes: bool) {
+        (self.stop_timeout, self.until, self.freezes) = (stop_timeout, until, freezes);
+        self.is_suspended &= freezes;
+    }
+
     /// The lease was renewed. The newest value counts, even if it is earlier.
     pub(super) fn renew(&mut self, until: BootTime) {
         self.until = until;
@@ -310,6 +316,30 @@ mod tests {
         assert_eq!((gone.step(at(4_999)), gone.step(at(5_000))), (Step::Wait, Step::Kill));
         let mut not_renewed = long();
         assert_eq!((not_renewed.step(at(9_699)), not_renewed.step(at(9_700))), (Step::Wait, Step::Kill));
+    }
+
+    #[test]
+    fn a_program_without_a_deadline_gets_one_and_loses_it() {
+        let mut plan = Plan::new(Duration::from_secs(5), BootTime::from_duration(Duration::MAX), false);
+        assert_eq!(plan.step(at(1_000_000)), Step::Wait);
+        plan.arm(Duration::from_secs(1), at(2_000_000), true);
+        assert_eq!(plan.wake_at(), at(1_998_700));
+        plan.suspend(true);
+        assert_eq!(plan.step(at(1_500_000)), Step::Freeze);
+        plan.arm(Duration::from_secs(5), BootTime::from_duration(Duration::MAX), false);
+        assert_eq!((plan.step(at(1_600_000)), plan.step(at(9_000_000))), (Step::Thaw, Step::Wait));
+    }
+
+    #[test]
+    fn a_deadline_that_comes_too_late_ends_the_program_at_once_and_an_end_that_has_begun_goes_on() {
+        let mut plan = plan(1_000, u64::MAX);
+        plan.arm(Duration::from_secs(1), at(10_000), false);
+        assert_eq!(plan.step(at(9_800)), Step::Kill);
+        let mut stopping = self::plan(1_000, 10_000);
+        stopping.stop(at(2_000), Why::Order);
+        assert_eq!(stopping.step(at(2_000)), Step::Ask(Why::Order));
+        stopping.arm(Duration::from_secs(60), at(90_000), false);
+        assert_eq!(stopping.step(at(3_000)), Step::Kill);
     }
 
     #[test]

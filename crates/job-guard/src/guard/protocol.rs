@@ -28,8 +28,12 @@ const MAX_LINE: usize = 8 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// Once, and before the next three: what to run.
+    /// Once, and before the next ones: what to run.
     Start(Box<Launch>),
+    /// These terms count from now on, instead of those of the start. [`Report::Armed`] confirms it.
+    Arm(Terms),
+    /// Send a signal to the program itself, while it runs.
+    Signal(StopSignal),
     /// The lease now ends here.
     Until(Millis),
     /// The job's processes are to rest, or to continue. Only if the job [freezes](Launch::freezes).
@@ -39,6 +43,17 @@ pub(crate) enum Order {
     /// The worker's last will is this one from now on; `None` while there is none. At any time.
     #[serde(rename = "session")]
     Will(Option<LastWill>),
+}
+
+/// When and how a program is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Terms {
+    pub(crate) stop_signal: StopSignal,
+    pub(crate) stop_timeout_ms: u64,
+    /// Whether its processes are stopped while the lease is not renewed, instead of being asked to end.
+    pub(crate) freezes: bool,
+    /// The end of the lease.
+    pub(crate) until: Millis,
 }
 
 /// What a guard runs, and under which conditions.
@@ -97,6 +112,8 @@ pub(crate) enum Report {
     Frozen,
     /// They continue.
     Thawed,
+    /// The terms of [`Order::Arm`] count.
+    Armed,
     /// The stop signal is being sent.
     Stopping(Why),
     /// SIGKILL is being sent because the lease ends, without a stop signal before.
@@ -304,6 +321,13 @@ mod tests {
                 run_as: Some(Identity { uid: 7, gid: 8, groups: vec![8, 9], account: None }),
                 limits: Limits { open_files: Some(64), processes: None, memory: Some(1 << 30) },
             })),
+            Order::Arm(Terms {
+                stop_signal: StopSignal::Int,
+                stop_timeout_ms: 2_000,
+                freezes: true,
+                until: Millis(77),
+            }),
+            Order::Signal(StopSignal::Usr1),
             Order::Until(Millis(1)),
             Order::Suspend(true),
             Order::Stop { kill_at: Millis(u64::MAX) },

@@ -32,7 +32,7 @@ use crate::{
         invocation::{OVER_STDIN, VERB},
         last_will::LastWill,
         memory,
-        protocol::{Launch, Lines, Lingering, Order, Report, encode},
+        protocol::{Launch, Lines, Lingering, Order, Report, Terms, encode},
         tree::Sweep,
     },
     program::program,
@@ -280,6 +280,17 @@ impl Guarded {
     /// Sends the guard the new end of the lease.
     pub(super) fn until(&mut self, until: BootTime) {
         self.order(&Order::Until(until.into()));
+    }
+
+    /// Has these terms count from now on, which the guard confirms. Returns whether it was ordered.
+    pub(super) fn arm(&mut self, terms: Terms) -> bool {
+        let order = encode(&Order::Arm(terms));
+        self.socket.try_write(&order).is_ok_and(|sent| sent == order.len())
+    }
+
+    /// Has the guard send the program a signal.
+    pub(super) fn signal(&mut self, signal: StopSignal) {
+        self.order(&Order::Signal(signal));
     }
 
     /// Orders the guard to stop the processes for a while, or to continue them.

@@ -60,6 +60,11 @@ impl WorkTime {
     pub fn new(until: watch::Receiver<BootTime>, suspended: watch::Receiver<bool>) -> WorkTime {
         WorkTime { until, suspended }
     }
+
+    /// Without a deadline: as long as its worker lives.
+    pub fn unlimited() -> WorkTime {
+        WorkTime::from(watch::channel(BootTime::from_duration(Duration::MAX)).1)
+    }
 }
 
 impl From<&Lease> for WorkTime {

@@ -32,6 +32,8 @@ pub(super) enum Event {
     Ending,
     /// No process of it is left, or none was started.
     Gone(End),
+    /// Its program is about to change its role: it is not ready until it is again, and is not restarted before that.
+    RoleChanges,
     /// The job is to be stopped for good.
     Stop,
 }
@@ -71,6 +73,8 @@ pub(super) enum Finish {
     RestartsExhausted,
     /// It ended with this code, which says that it can't run on this node.
     NotHere(i32),
+    /// It ended while it changed its role.
+    RoleNotTaken,
 }
 
 #[derive(Debug)]
@@ -82,6 +86,7 @@ pub(super) struct Machine {
     /// The end of the pause.
     restart_at: Option<BootTime>,
     is_stop_requested: bool,
+    is_changing_role: bool,
 }
 
 impl Machine {
@@ -93,6 +98,7 @@ impl Machine {
             state: ProcessState::Stopped,
             restart_at: None,
             is_stop_requested: false,
+            is_changing_role: false,
         }
     }
 
@@ -132,7 +138,11 @@ impl Machine {
                 }
             },
             (Event::Ready, Starting) if !self.is_stop_requested => {
-                self.state = Running;
+                (self.state, self.is_changing_role) = (Running, false);
+                Decision::Continue
+            }
+            (Event::RoleChanges, Starting | Running) if !self.is_stop_requested => {
+                (self.state, self.is_changing_role) = (Starting, true);
                 Decision::Continue
             }
             (Event::Ending, Starting | Running) => {
@@ -153,7 +163,9 @@ impl Machine {
                 }
             }
             // It comes late: the state has changed meanwhile.
-            (Event::Start | Event::Ready | Event::Ending | Event::Gone(_), _) => Decision::Continue,
+            (Event::Start | Event::Ready | Event::RoleChanges | Event::Ending | Event::Gone(_), _) => {
+                Decision::Continue
+            }
         }
     }
 
@@ -163,6 +175,9 @@ impl Machine {
         }
         if end.is_lease_over {
             return self.finish(Finish::LeaseEnded);
+        }
+        if self.is_changing_role {
+            return self.finish(Finish::RoleNotTaken);
         }
         if let Some(Exit::Code(code)) = end.by_itself {
             if self.codes.not_here.contains(&code) {
@@ -265,6 +280,18 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_ends_while_it_changes_its_role_is_not_restarted() {
+        let begun = [(0, Event::Start), (1, Event::Ready), (2, Event::RoleChanges)];
+        let mut ended_in_between = machine(3);
+        assert_eq!(play(&mut ended_in_between, &begun).0, ["starting", "running", "starting"]);
+        let (states, last) = play(&mut ended_in_between, &[(3, ended(1))]);
+        assert_eq!((states[0], last), ("fatal", Decision::Finish(Finish::RoleNotTaken)));
+        let mut ended_after = machine(3);
+        play(&mut ended_after, &begun);
+        assert_eq!(play(&mut ended_after, &[(3, Event::Ready), (4, ended(1))]).0, ["running", "backoff"]);
+    }
+
+    #[test]
     fn a_stop_ends_every_state() {
         for (before, after) in [
             (&[][..], vec!["stopped"]),
@@ -296,6 +323,7 @@ mod tests {
             4 => Just(Event::Start),
             2 => Just(Event::Ready),
             2 => Just(Event::Ending),
+            1 => Just(Event::RoleChanges),
             4 => end,
             1 => Just(Event::Stop),
         ]

@@ -10,14 +10,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     guarded::Guarded,
     guards::Guards,
-    handover::{Ask, HandedRun, RunState},
+    handover::{HandedRun, RunState},
     lease::WorkTime,
     output,
     run_end::RunEnd,
     status::{ProcessState, ProcessStatus, Stopped},
-    supervisor::{Adopted, Outcome, StopRequest, Supervisor},
+    supervisor::{Adopted, Outcome, RunAsk, StopRequest, Supervisor},
 };
-use crate::config::Job;
+use crate::config::{Job, StopSignal};
 
 /// The run of a job, with all restarts of its program.
 ///
@@ -30,11 +30,14 @@ pub struct JobRun {
     stop: watch::Sender<Option<StopRequest>>,
     status: watch::Receiver<ProcessStatus>,
     outcome: watch::Receiver<Option<Outcome>>,
-    asks: mpsc::Sender<Ask<HandedRun>>,
+    asks: mpsc::Sender<RunAsk>,
 }
 
 /// How long the job's tasks may take to answer that it is handed over.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long a guard may take to confirm new terms.
+const ARM_WITHIN: Duration = Duration::from_secs(2);
 
 impl JobRun {
     /// Starts the job, which may work until the end of the lease in `time`. The job
@@ -167,13 +170,50 @@ impl JobRun {
         self.outcome().await.stopped
     }
 
+    /// Gives the program that runs the description and the time of another role, such as a deadline that it did not have. When
+    /// this returns, its guard has them: it ends the program by the new deadline, whatever happens to this process.
+    ///
+    /// The program is [`Starting`](ProcessState::Starting) then. Have it change its role, and call
+    /// [`JobRun::probe`]. If it ends before it is ready in its new role, it is not restarted, and the run is over. Later it is
+    /// restarted as the new description says, with its command.
+    ///
+    /// # Errors
+    /// The reason, if its program does not run, or its guard does not answer. [Stop](JobRun::stop) the run then: the terms
+    /// that count are not known.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the terms that count are not known.
+    pub async fn arm(&self, job: Job, time: WorkTime) -> Result<(), String> {
+        let (answer, answered) = oneshot::channel();
+        let terms = Box::new((job.clone(), time));
+        self.asks.send(RunAsk::Arm(terms, answer)).await.map_err(|_| "its run is over".to_owned())?;
+        match tokio::time::timeout(ARM_WITHIN, answered).await {
+            Ok(Ok(armed)) => armed?,
+            Ok(Err(_)) => return Err("its program has ended".to_owned()),
+            Err(_) => return Err(format!("its guard has not confirmed the deadline within {ARM_WITHIN:?}")),
+        }
+        self.change(job);
+        Ok(())
+    }
+
+    /// Probes the program until it is ready, after it has changed its role.
+    pub async fn probe(&self) {
+        // An error: the run is over.
+        let _ = self.asks.send(RunAsk::Probe).await;
+    }
+
+    /// Sends the program a signal, through its guard: to its main process alone, while that runs.
+    pub async fn signal(&self, signal: StopSignal) {
+        let _ = self.asks.send(RunAsk::Signal(signal)).await;
+    }
+
     /// Hands the run over to the next program of this process.
     ///
     /// # Errors
     /// The reason, if the job is not ready, is being stopped, or its tasks are busy.
     pub async fn hand_over(&self) -> Result<HandedRun, String> {
         let (answer, answered) = oneshot::channel();
-        let _ = self.asks.try_send(answer);
+        let _ = self.asks.try_send(RunAsk::HandOver(answer));
         match tokio::time::timeout(ANSWER_WITHIN, answered).await {
             Ok(Ok(handed)) => handed,
             _ => Err("its tasks are busy, or have ended".to_owned()),

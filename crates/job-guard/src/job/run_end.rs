@@ -34,6 +34,14 @@ pub enum RunEnd {
         /// The job.
         job: String,
     },
+    /// It ended while it changed its role.
+    #[error("job {job} ended while it changed its role: {last}")]
+    RoleNotTaken {
+        /// The job.
+        job: String,
+        /// How it ended.
+        last: String,
+    },
     /// It was stopped on request.
     #[error("job {job} was stopped")]
     Stopped {

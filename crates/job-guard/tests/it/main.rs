@@ -12,6 +12,7 @@ mod lock;
 mod memory;
 mod program;
 mod ready;
+mod roles;
 
 /// The worker that tests kill and freeze: a process of this program.
 #[test]

@@ -163,6 +163,7 @@ struct WorkerOrders {
     lease_ms: u64,
     stop_timeout_ms: u64,
     freezes: bool,
+    unarmed: bool,
     lock_dir: Option<PathBuf>,
     cgroup: Option<PathBuf>,
     no_new_privileges: Option<bool>,
@@ -189,6 +190,8 @@ pub struct WorkerSetup<'a> {
     pub stop_timeout: Duration,
     /// Whether its job freezes.
     pub freezes: bool,
+    /// Whether its job has no deadline until it is told to arm it.
+    pub unarmed: bool,
     pub lock_dir: Option<&'a Path>,
     pub cgroup: Option<&'a Path>,
     pub no_new_privileges: Option<bool>,
@@ -229,6 +232,7 @@ impl<'a> WorkerSetup<'a> {
             lease: Duration::from_secs(60),
             stop_timeout: Duration::from_millis(300),
             freezes: false,
+            unarmed: false,
             lock_dir: None,
             cgroup: None,
             no_new_privileges: None,
@@ -262,6 +266,7 @@ impl<'a> WorkerSetup<'a> {
             lease_ms: u64::try_from(self.lease.as_millis()).expect("short"),
             stop_timeout_ms: u64::try_from(self.stop_timeout.as_millis()).expect("short"),
             freezes: self.freezes,
+            unarmed: self.unarmed,
             lock_dir: self.lock_dir.map(Path::to_owned),
             cgroup: self.cgroup.map(Path::to_owned),
             no_new_privileges: self.no_new_privileges,
@@ -415,7 +420,8 @@ pub fn worker_process() {
         });
         let (suspend, suspended) = watch::channel(false);
         let time = WorkTime::new(work_until, suspended);
-        let mut job = Some(JobRun::start(spec, time, guards));
+        let first = if orders.unarmed { WorkTime::unlimited() } else { time.clone() };
+        let mut job = Some(JobRun::start(spec.clone(), first, guards));
         let (line_sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
         std::thread::spawn(move || {
             for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -444,6 +450,22 @@ pub fn worker_process() {
                         if let Some(job) = job.take() {
                             let stopped = job.stop(BootTime::now() + within).await;
                             println!("worker: stopped {} {:?}", stopped.took.as_millis(), stopped.exit);
+                        }
+                    }
+                    Some(("arm", role)) => {
+                        let Some(job) = &job else { continue };
+                        let time = if role == "leader" { time.clone() } else { WorkTime::unlimited() };
+                        match job.arm(spec.clone(), time).await {
+                            Ok(()) => println!("worker: armed"),
+                            Err(why) => println!("worker: not armed {why}"),
+                        }
+                    }
+                    Some(("probe", _)) => {
+                        let Some(job) = &job else { continue };
+                        job.probe().await;
+                        match job.ready().await {
+                            Ok(()) => println!("worker: running"),
+                            Err(error) => println!("worker: failed {error}"),
                         }
                     }
                     Some(("suspend", word)) => _ = suspend.send_replace(word == "on"),

@@ -27,7 +27,10 @@ use super::{
     run_end::RunEnd,
     status::{ProcessState, ProcessStatus, Stopped},
 };
-use crate::{config::Job, guard::plan};
+use crate::{
+    config::{Job, StopSignal},
+    guard::plan,
+};
 
 /// The outcome of a run of the job.
 #[derive(Clone, Debug)]
@@ -62,8 +65,8 @@ pub(super) struct Supervisor {
     /// It has ended with code 0, and stays down.
     is_done: bool,
     status: watch::Sender<ProcessStatus>,
-    /// Requests to hand the job over to the next program of this process.
-    asks: mpsc::Receiver<Ask<HandedRun>>,
+    /// Requests about the program that runs.
+    asks: mpsc::Receiver<RunAsk>,
     /// The run that the program before this one has handed over.
     adopted: Option<Adopted>,
 }
@@ -73,6 +76,29 @@ pub(super) struct Adopted {
     pub(super) guarded: Guarded,
     pub(super) copying: Copying,
     pub(super) restarts: RestartState,
+}
+
+/// A request about the program that runs.
+pub(super) enum RunAsk {
+    /// Hand it over to the next program of this process.
+    HandOver(Ask<HandedRun>),
+    /// It is about to change its role: this description and this time count from now on.
+    Arm(Box<(Job, WorkTime)>, Ask<()>),
+    /// It has changed its role, and is to be probed.
+    Probe,
+    /// Send it this signal.
+    Signal(StopSignal),
+}
+
+impl RunAsk {
+    /// Answers that it is not possible now.
+    fn refuse(self, why: String) {
+        match self {
+            RunAsk::HandOver(ask) => drop(ask.send(Err(why))),
+            RunAsk::Arm(_, ask) => drop(ask.send(Err(why))),
+            RunAsk::Probe | RunAsk::Signal(_) => {}
+        }
+    }
 }
 
 /// How a job is to be stopped.
@@ -114,7 +140,7 @@ impl Supervisor {
         guards: Guards,
         time: WorkTime,
         stop_requests: watch::Receiver<Option<StopRequest>>,
-        asks: mpsc::Receiver<Ask<HandedRun>>,
+        asks: mpsc::Receiver<RunAsk>,
         status: watch::Sender<ProcessStatus>,
     ) -> Supervisor {
         let job = Arc::clone(&jobs.borrow_and_update());
@@ -185,7 +211,7 @@ impl Supervisor {
                 request = next_request(&mut self.stop_requests) => self.begin_stop(request).1,
                 () = pause => self.tell(Event::Start),
                 Some(ask) = self.asks.recv() => {
-                    drop(ask.send(Err(self.no_handover())));
+                    ask.refuse(self.no_handover());
                     continue;
                 }
             };
@@ -228,6 +254,7 @@ impl Supervisor {
                 RunEnd::LeaseEnded { job }
             }
             Finish::NotHere(code) => RunEnd::NotHere { job, code },
+            Finish::RoleNotTaken => RunEnd::RoleNotTaken { job, last },
             Finish::RestartsExhausted => RunEnd::RestartsExhausted {
                 job,
                 last,
@@ -236,7 +263,7 @@ impl Supervisor {
                 within: self.job.restart.within,
             },
         };
-        if let Finish::NotHere(_) | Finish::RestartsExhausted = why {
+        if let Finish::NotHere(_) | Finish::RoleNotTaken | Finish::RestartsExhausted = why {
             tracing::error!(job = self.job.name, "{end}");
         }
         self.publish(None);

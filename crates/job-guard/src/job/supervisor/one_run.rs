@@ -8,16 +8,17 @@ use boot_time::{BootTime, sleep_until};
 use nix::unistd::Pid;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, oneshot, watch};
 
-use super::{Adopted, Stop, StopRequest, Supervisor, next_request};
+use super::{Adopted, RunAsk, Stop, StopRequest, Supervisor, next_request};
 use crate::{
     config::{Identity, Job, ReadyProbe},
     guard::{
         plan,
-        protocol::{Exit, Launch, Report, Why},
+        protocol::{Exit, Launch, Report, Terms, Why},
     },
     job::{
         guarded::{ESCALATION_LAG, Guarded, Output},
         handover::{Ask, HandedRun, RunState, hold},
+        lease::WorkTime,
         machine::{Event, Machine},
         notify::{NOTIFY_SOCKET, NotifySocket},
         output::{self, Copying},
@@ -57,6 +58,8 @@ struct Run {
     notify: Option<Arc<NotifySocket>>,
     /// Copies its output to the log.
     copying: Option<Copying>,
+    /// Who waits until the guard has confirmed new terms.
+    arming: Option<Ask<()>>,
 }
 
 /// The outcome of a probe.
@@ -100,6 +103,7 @@ impl Default for Run {
             cancel_probe: watch::Sender::new(false),
             notify: None,
             copying: None,
+            arming: None,
         }
     }
 }
@@ -266,9 +270,51 @@ impl Supervisor {
                         self.probed(probed, &mut guarded, run);
                     }
                 }
-                Some(ask) = self.asks.recv() => self.hand_over(ask, &guarded, run).await,
+                Some(ask) = self.asks.recv() => match ask {
+                    RunAsk::HandOver(ask) => self.hand_over(ask, &guarded, run).await,
+                    RunAsk::Arm(terms, ask) => self.arm(*terms, ask, &mut guarded, run),
+                    RunAsk::Probe => self.probe_again(run),
+                    RunAsk::Signal(signal) => guarded.signal(signal),
+                },
             }
         }
+    }
+
+    /// Gives the program that runs the terms of another role. From then on it is ended by them, whatever happens.
+    fn arm(&mut self, (job, time): (Job, WorkTime), ask: Ask<()>, guarded: &mut Guarded, run: &mut Run) {
+        let runs = matches!(self.machine.state(), ProcessState::Starting | ProcessState::Running)
+            && run.main.is_some()
+            && !run.is_asked
+            && run.dead.is_none()
+            && self.stop.is_none();
+        let terms = Terms {
+            stop_signal: job.stop_signal,
+            stop_timeout_ms: u64::try_from(job.stop_timeout.as_millis()).unwrap_or(u64::MAX),
+            freezes: job.freezes,
+            until: (*time.until.borrow()).into(),
+        };
+        if !runs || !guarded.arm(terms) {
+            let _ = ask.send(Err(self.no_handover()));
+            return;
+        }
+        run.probe = None;
+        run.arming = Some(ask);
+        self.job = Arc::new(job);
+        (self.work_until, self.suspended) = (time.until, time.suspended);
+        (self.is_renewed, self.is_suspendable) = (true, true);
+        // What the guard does not know yet is sent by the loop.
+        self.work_until.mark_changed();
+        self.suspended.mark_changed();
+        self.tell(Event::RoleChanges);
+        self.publish(run.pid());
+    }
+
+    /// Probes the program until it is ready.
+    fn probe_again(&self, run: &mut Run) {
+        let Some(main) = run.main.filter(|_| self.machine.state() == ProcessState::Starting) else { return };
+        let probe = self.probe(main, run);
+        run.probe =
+            Some(Box::pin(async { if probe.passed().await { Probed::Ready } else { Probed::Nothing } }));
     }
 
     /// Takes over what can change in the present run. The guard got the rest when the program was started.
@@ -297,10 +343,13 @@ impl Supervisor {
                 tracing::info!(job = self.job.name, pid, "job started");
                 if self.stop.is_none() {
                     self.publish(run.pid());
-                    let probe = self.probe(main, run);
-                    run.probe = Some(Box::pin(async {
-                        if probe.passed().await { Probed::Ready } else { Probed::Nothing }
-                    }));
+                    self.probe_again(run);
+                }
+            }
+            Report::Armed => {
+                if let Some(ask) = run.arming.take() {
+                    // Its caller may not wait any more, and ends the job then.
+                    let _ = ask.send(Ok(()));
                 }
             }
             Report::Failed { error } => run.ended.reason = error,
