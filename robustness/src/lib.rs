@@ -2,6 +2,7 @@
 //!
 //! A deployment, or a test that breaks one, writes a [history]: one line for each thing that was asked, answered, done or
 //! broken. The [checker] reads a history and names the lines that break a promise.
+//! A [schedule] is what a test breaks, and when.
 //!
 //! Nothing here depends on the crates whose promises are checked. What the checker knows of them is in their documents: the
 //! promises, the HTTP endpoints, the znodes.
@@ -9,3 +10,4 @@
 
 pub mod checker;
 pub mod history;
+pub mod schedule;

@@ -91,7 +91,8 @@ impl Cluster {
             None => None,
         };
         let common = dir.path().join("cluster.toml");
-        let job = ledger.as_ref().map_or_else(|| stamping(&journal, &setup.options), Ledger::command);
+        let given = setup.command.clone().or_else(|| ledger.as_ref().map(Ledger::command));
+        let job = given.unwrap_or_else(|| stamping(&journal, &setup.options));
         write_common(&common, &setup, &ensemble, &root, job);
 
         let Places { seats, ports, delays } = Places::of(&setup, &ensemble).await;

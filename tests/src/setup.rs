@@ -32,6 +32,7 @@ pub struct Setup {
     pub(crate) beside: Vec<(&'static str, usize)>,
     pub(crate) ledger: Option<(u32, Duration)>,
     pub(crate) options: Vec<&'static str>,
+    pub(crate) command: Option<Vec<String>>,
     pub(crate) program: &'static str,
     pub(crate) common: Table,
     pub(crate) own: Vec<(&'static str, Table)>,
@@ -47,6 +48,7 @@ impl Setup {
             beside: Vec::new(),
             ledger: None,
             options: Vec::new(),
+            command: None,
             program: DR_WORKER,
             common: Table::new(),
             own: Vec::new(),
@@ -109,6 +111,13 @@ impl Setup {
     #[must_use]
     pub fn ledger(mut self, orders: u32, pace: Duration) -> Self {
         self.ledger = Some((orders, pace));
+        self
+    }
+
+    /// The job is this program.
+    #[must_use]
+    pub fn command(mut self, command: Vec<String>) -> Self {
+        self.command = Some(command);
         self
     }
 

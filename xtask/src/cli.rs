@@ -61,6 +61,20 @@ pub(crate) enum Chore {
     /// Takes about half an hour. If an invariant is broken, prints the trace, and the exit
     /// code is not 0. docs/model.md describes the model.
     Model(ModelArgs),
+    /// Break a whole deployment by a schedule that is drawn from a seed, and check what it promises.
+    ///
+    /// Four workers of two sites and three servers of Apache ZooKeeper, each on a host of its own; jobs that write to a
+    /// store; operators. Needs root, `ip` and `iptables-restore`. The directory of a run, by default chaos/SEED in the
+    /// target directory, has its schedule, its history, the logs and the report. Exit code 1 if a promise was broken.
+    /// docs/reliability.md describes it.
+    Chaos(ChaosArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChaosArgs {
+    /// What the program `chaos` takes: --seed N, --minutes M, --dir DIR; replay DIR repeats the schedule of an earlier run.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub(crate) args: Vec<String>,
 }
 
 #[derive(Debug, Args)]

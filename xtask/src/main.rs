@@ -1,4 +1,4 @@
-//! The chores of this workspace: `cargo xtask test | demo | dist | ensemble | bench | build-figures | figures | dashboard | book | model`.
+//! The chores of this workspace: `cargo xtask test | demo | dist | ensemble | bench | build-figures | figures | dashboard | book | model | chaos`.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -6,6 +6,7 @@ mod architecture;
 mod bench;
 mod build_figures;
 mod cargo;
+mod chaos;
 mod cli;
 mod dashboard;
 mod demo;
@@ -62,6 +63,7 @@ async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Dashboard => dashboard::run().await,
         Chore::Book => book().await,
         Chore::Model(args) => model::run(&args).await,
+        Chore::Chaos(args) => chaos::run(&args.args).await,
     }
 }
 

@@ -3,11 +3,13 @@
 mod line;
 mod operations;
 mod read;
+mod recorder;
 mod txn_log;
 mod witness;
 
 pub use line::{Answer, Call, Event, Excuse, Leadership, Line, RequestState, STALE, Setup};
 pub use operations::{Operation, Outcome};
 pub use read::{BadLine, History};
+pub use recorder::Recorder;
 pub use txn_log::{BadLog, Change, Txn, read_log};
 pub use witness::Witness;

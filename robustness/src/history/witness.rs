@@ -16,6 +16,8 @@ pub struct Witness {
     /// What a wall clock shows more than the clock of the history, in nanoseconds.
     ahead: u64,
     token_base: u64,
+    /// The leader znodes that were created and have no data yet, by path: the session, and the transaction.
+    created: BTreeMap<String, (i64, u64)>,
     /// The leader znodes that exist, by path, and their sessions.
     leaders: BTreeMap<String, (i64, Leadership)>,
     /// By slot, the term of the latest decision.
@@ -28,8 +30,9 @@ impl Witness {
     #[must_use]
     pub fn lines(root: &str, job: &str, ahead: u64, txns: impl IntoIterator<Item = Txn>) -> Vec<Line> {
         let (prefix, job) = (format!("{root}/{job}/"), job.to_owned());
-        let (leaders, decided) = (BTreeMap::new(), BTreeMap::new());
-        let mut witness = Self { prefix, job, ahead, token_base: 0, leaders, decided, lines: Vec::new() };
+        let (created, leaders, decided) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut witness =
+            Self { prefix, job, ahead, token_base: 0, created, leaders, decided, lines: Vec::new() };
         // Each server has its own log of the same transactions.
         let mut seen = BTreeSet::new();
         let mut txns: Vec<Txn> = txns.into_iter().filter(|txn| seen.insert(txn.zxid)).collect();
@@ -46,10 +49,14 @@ impl Witness {
         match change {
             Change::Created { path, data } | Change::Written { path, data } => {
                 let Some(name) = path.strip_prefix(&self.prefix) else { return };
+                let is_leader = name.starts_with("leader/current");
+                if is_leader && matches!(change, Change::Created { .. }) {
+                    self.created.insert(path.to_owned(), (txn.session, txn.zxid));
+                }
                 let Ok(record) = serde_json::from_slice::<Value>(data) else { return };
                 if name == "leader/elected" {
                     self.decision(txn, &record);
-                } else if name.starts_with("leader/current") && matches!(change, Change::Created { .. }) {
+                } else if is_leader {
                     self.acquired(txn, path, &record);
                 } else if let Some(request) = name.strip_prefix("requests/")
                     && let Ok(state) = serde_json::from_value::<RequestState>(record["state"].clone())
@@ -74,15 +81,17 @@ impl Witness {
         }
     }
 
+    /// By the first data of a leader znode, which need not be that of its creation.
     fn acquired(&mut self, txn: &Txn, path: &str, record: &Value) {
+        let Some((session, czxid)) = self.created.remove(path) else { return };
         let leadership = Leadership {
             job: self.job.clone(),
             slot: number(&record["slot"]),
             member: text(&record["member"]).unwrap_or_default(),
             term: number(&record["term"]),
-            token: txn.zxid + self.token_base,
+            token: czxid + self.token_base,
         };
-        self.leaders.insert(path.to_owned(), (txn.session, leadership.clone()));
+        self.leaders.insert(path.to_owned(), (session, leadership.clone()));
         self.push(txn, Event::Acquired(leadership));
     }
 

@@ -50,12 +50,16 @@ fn the_lines_of_an_election_are_read_from_it() {
         (5, znode("/dr/orders/leader/elected", elected)),
         (5, znode("/dr/orders/requests/r-0000000004", request)),
     ];
+    // Created without data, and written in the same transaction.
+    let acquires =
+        [(1, znode("/dr/orders/leader/current", "")), (5, znode("/dr/orders/leader/current", current))];
     let bytes = log(&[
         entry(7, 20, 1000, 14, &multi(&both)),
-        entry(7, 21, 1010, 1, &znode("/dr/orders/leader/current", current)),
-        entry(7, 22, 1020, 1, &znode("/dr/other/leader/current", current)),
-        entry(8, 23, 1030, -11, &[]),
-        entry(7, 24, 1040, -11, &[]),
+        entry(7, 21, 1010, 14, &multi(&acquires)),
+        entry(7, 22, 1015, 5, &znode("/dr/orders/leader/current", current)),
+        entry(7, 23, 1020, 1, &znode("/dr/other/leader/current", current)),
+        entry(8, 24, 1030, -11, &[]),
+        entry(7, 25, 1040, -11, &[]),
     ]);
     let txns = read_log(&bytes).unwrap();
     // Two servers have the same log.

@@ -2,4 +2,5 @@
 
 mod good;
 mod logs;
+mod schedules;
 mod spoiled;

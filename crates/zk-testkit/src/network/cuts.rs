@@ -12,6 +12,10 @@ pub(super) const INTERFACE: &str = "eth0";
 pub(super) struct Cuts {
     pub(super) all: bool,
     pub(super) some: BTreeSet<Ipv4Addr>,
+    /// Only in one direction: what it sends.
+    pub(super) mute: bool,
+    /// How many of a hundred packets that it receives.
+    pub(super) lost: u8,
 }
 
 impl Cuts {
@@ -26,6 +30,13 @@ impl Cuts {
         for other in &self.some {
             let _ = writeln!(table, "-A INPUT -s {other} -j DROP\n-A OUTPUT -d {other} -j DROP");
         }
+        if self.mute {
+            let _ = writeln!(table, "-A OUTPUT -o {INTERFACE} -j DROP");
+        }
+        if self.lost > 0 {
+            let random = format!("-m statistic --mode random --probability 0.{:02}", self.lost.min(99));
+            let _ = writeln!(table, "-A INPUT -i {INTERFACE} {random} -j DROP");
+        }
         table + "COMMIT\n"
     }
 }
@@ -37,6 +48,16 @@ mod tests {
     #[test]
     fn a_host_without_cuts_drops_nothing() {
         assert!(!Cuts::default().table().contains("DROP"));
+    }
+
+    #[test]
+    fn packets_can_be_lost_in_one_direction() {
+        let table = Cuts { mute: true, lost: 7, ..Cuts::default() }.table();
+        assert!(table.contains("-A OUTPUT -o eth0 -j DROP\n"), "{table}");
+        assert!(
+            table.contains("-A INPUT -i eth0 -m statistic --mode random --probability 0.07 -j DROP\n"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -112,6 +112,22 @@ impl Host {
         self.change(|cuts| cuts.all = true)
     }
 
+    /// Drops all packets that it sends to others, and none that it receives.
+    ///
+    /// # Errors
+    /// [`Error::NoNamespaces`] if `iptables` refuses; nothing has changed then.
+    pub fn mute(&self) -> Result<(), Error> {
+        self.change(|cuts| cuts.mute = true)
+    }
+
+    /// Drops so many of a hundred packets that it receives, at random: 99 at most.
+    ///
+    /// # Errors
+    /// [`Error::NoNamespaces`] if `iptables` refuses; nothing has changed then.
+    pub fn lose(&self, percent: u8) -> Result<(), Error> {
+        self.change(|cuts| cuts.lost = percent)
+    }
+
     /// Ends all cuts that were made at this host. Dropped data arrives when the sender retries: TCP does after
     /// a pause that doubles with each attempt.
     ///
