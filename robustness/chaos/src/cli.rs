@@ -30,11 +30,6 @@ enum What {
         /// Its directory.
         dir: PathBuf,
     },
-    /// Check the history of an earlier run again.
-    Check {
-        /// Its directory.
-        dir: PathBuf,
-    },
 }
 
 impl Cli {
@@ -50,14 +45,7 @@ impl Cli {
     pub(crate) fn replayed(&self) -> Option<&Path> {
         match &self.what {
             Some(What::Replay { dir }) => Some(dir),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn checked(&self) -> Option<&Path> {
-        match &self.what {
-            Some(What::Check { dir }) => Some(dir),
-            _ => None,
+            None => None,
         }
     }
 

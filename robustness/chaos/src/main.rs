@@ -16,13 +16,11 @@ mod watchers;
 mod witnesses;
 
 use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser as _;
 use robustness::checker::Report;
-use robustness::history::History;
 use robustness::schedule::Schedule;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -38,9 +36,6 @@ fn main() -> ExitCode {
 
 /// Exit code 0 if every promise has held, 1 if one was broken.
 fn chaos(cli: &cli::Cli) -> anyhow::Result<ExitCode> {
-    if let Some(dir) = cli.checked() {
-        return report(&witnesses::written(dir)?, dir);
-    }
     let dir = cli.directory()?;
     let schedule = match cli.replayed() {
         Some(from) => {
@@ -64,12 +59,8 @@ fn chaos(cli: &cli::Cli) -> anyhow::Result<ExitCode> {
         }
     })?;
     let Some(history) = history else { return Ok(ExitCode::from(130)) };
-    report(&history, &dir)
-}
-
-fn report(history: &History, dir: &Path) -> anyhow::Result<ExitCode> {
-    let report = Report::of(history);
-    let text = report.text(history);
+    let report = Report::of(&history);
+    let text = report.text(&history);
     fs::write(dir.join("report.txt"), &text)?;
     print!("{text}");
     if !report.held() {

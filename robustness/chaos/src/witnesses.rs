@@ -12,11 +12,6 @@ pub(crate) fn history(dir: &Path, root: &str, job: &str, ahead: u64) -> anyhow::
     let text: String =
         servers.iter().map(|line| serde_json::to_string(line).unwrap_or_default() + "\n").collect();
     fs::write(dir.join("history/servers.jsonl"), text)?;
-    written(dir)
-}
-
-/// All lines that were written.
-pub(crate) fn written(dir: &Path) -> anyhow::Result<History> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(dir.join("history"))? {
         let path = entry?.path();
