@@ -23,7 +23,7 @@ use crate::cargo::{self, Built, cargo};
 use crate::cli::TestArgs;
 use crate::packages::{self, Release};
 use filter::Choice;
-use schedule::{Done, Manner, Task};
+use schedule::{Done, Task};
 use timings::Spent;
 use totals::Totals;
 
@@ -217,12 +217,10 @@ impl Run {
         };
         // A server of Apache ZooKeeper takes a core to start.
         let threads = cores() * if self.on_apache { 1 } else { THREADS_PER_CORE };
-        let mut programs: Vec<_> =
-            programs.iter().map(|program| (schedule::manner(&program.target), program)).collect();
-        programs.sort_by_key(|((place, _), _)| *place);
         let mut tasks = Vec::new();
-        for ((_, manner), program) in programs {
+        for program in programs {
             let Some(choice) = self.choice.arguments(&program.target) else { continue };
+            let (place, manner) = schedule::manner(&program.target.package, &program.target.name);
             let mut command = manner.command(program.executable.as_os_str());
             command.current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
             command.args(choice).args(["--test-threads", &manner.threads(threads).to_string()]);
@@ -233,17 +231,18 @@ impl Run {
             }
             environment(&mut command);
             let name = format!("{}::{}", program.target.package, program.target.name);
-            tasks.push(Task { name, manner, command });
+            tasks.push((place, Task { name, manner, command }));
         }
         if self.choice.is_everything() {
-            let cargo = cargo(DOCTESTS);
-            let mut command = Manner::Computes.command(cargo.get_program());
-            command.args(cargo.get_args()).current_dir(cargo::root());
+            let mut command = cargo(DOCTESTS);
             // Its lines are read.
             command.env("CARGO_TERM_QUIET", "false").env("CARGO_TERM_COLOR", "never");
             environment(&mut command);
-            tasks.push(Task { name: "doctests".to_owned(), manner: Manner::Computes, command });
+            let (place, manner) = schedule::manner("", "doctests");
+            tasks.push((place, Task { name: "doctests".to_owned(), manner, command }));
         }
+        tasks.sort_by_key(|(place, _)| *place);
+        let tasks = tasks.into_iter().map(|(_, task)| task).collect();
         schedule::run(tasks, threads, schedule::patience(self.full), !self.choice.is_everything()).await
     }
 }

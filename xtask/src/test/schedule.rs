@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use super::output::{Case, Output};
 use super::timings::{self, Spent};
 use super::totals::Totals;
-use crate::cargo::{self, Target};
+use crate::cargo;
 use crate::group::Group;
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -25,12 +25,12 @@ pub(super) enum Manner {
     Threads(usize),
     /// One test at a time, beside no program but those that compute.
     Alone,
-    /// At idle priority, so that it takes no time from tests that measure time.
+    /// At the lowest priority, so that it takes no time from tests that measure time.
     Computes,
 }
 
 /// The programs that are not as the others, in the order of their start: the longest first.
-const MANNERS: [(&str, &str, Manner); 9] = [
+const MANNERS: [(&str, &str, Manner); 10] = [
     // Its tests leave orphans that the worker of another test can't distinguish from its own, and measure time.
     ("job-guard", "alone", Manner::Alone),
     // The model checker and thousands of elections in virtual time.
@@ -41,6 +41,8 @@ const MANNERS: [(&str, &str, Manner); 9] = [
     ("dr-worker", "it", Manner::Threads(3)),
     ("zk-session", "it", Manner::Threads(3)),
     ("zk-testkit", "it", Manner::Threads(3)),
+    // One program for all packages, which compiles.
+    ("", "doctests", Manner::Threads(2)),
     // They measure their process.
     ("zk-session", "alone", Manner::Threads(1)),
     ("zk-testkit", "alone", Manner::Threads(1)),
@@ -55,8 +57,8 @@ impl Manner {
         if self != Self::Computes {
             return cargo::program(program);
         }
-        let mut command = cargo::program("chrt");
-        command.args(["--idle", "0"]).arg(program);
+        let mut command = cargo::program("nice");
+        command.args(["-n", "19"]).arg(program);
         command
     }
 
@@ -88,15 +90,14 @@ pub(super) struct Done {
 }
 
 /// The place of a program in the order of starts, and how it runs.
-pub(super) fn manner(program: &Target) -> (usize, Manner) {
-    let mut rows = MANNERS.iter().enumerate();
-    let row = rows.find(|(_, (package, name, _))| *package == program.package && *name == program.name);
-    row.map_or((MANNERS.len(), OTHERS), |(place, (.., manner))| (place, *manner))
+pub(super) fn manner(package: &str, program: &str) -> (usize, Manner) {
+    let row = MANNERS.iter().position(|(its_package, name, _)| *its_package == package && *name == program);
+    row.map_or((MANNERS.len(), OTHERS), |place| (place, MANNERS[place].2))
 }
 
-/// A program of which no test ends for this long is ended.
+/// A program of which no test ends for this long is ended; one that computes on a busy machine, for three times as long.
 pub(super) fn patience(is_full: bool) -> Duration {
-    Duration::from_secs(60 * if is_full { 60 } else { 10 })
+    Duration::from_secs(60 * if is_full { 40 } else { 10 })
 }
 
 /// Runs all of them, with so many tests at a time beside those that compute. Shows the output of those that fail, or, if
@@ -197,6 +198,7 @@ impl Program {
                 eprintln!("{}: {}: FAILED", self.name, case.name);
             }
         }
+        let patience = if self.manner == Manner::Computes { 3 * patience } else { patience };
         Ok(self.end.is_some() || self.last.elapsed() > patience)
     }
 
