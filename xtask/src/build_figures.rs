@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context as _, bail};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike as _;
-
 use crate::cargo::{self, cargo};
+use crate::group;
+use anyhow::{Context as _, bail};
 
 /// The libraries that other programs depend on.
 const PACKAGES: [&str; 3] = ["zk-session", "election-core", "strategies"];
@@ -48,17 +46,11 @@ async fn clean_build(package: &str, profile: &str) -> anyhow::Result<(f64, f64)>
     let target = tempfile::tempdir().context("cannot make a temporary directory")?;
     let mut build = cargo(["build", "--profile", profile, "--locked", "-p", package, "--target-dir"]);
     build.arg(target.path());
-    let (begun, before) = (Instant::now(), processor_time()?);
+    let (begun, before) = (Instant::now(), group::processor_time()?);
     let status = cargo::run(&mut build).await?;
-    let figures = (begun.elapsed().as_secs_f64(), processor_time()? - before);
+    let figures = (begun.elapsed().as_secs_f64(), group::processor_time()? - before);
     if !status.success() {
         bail!("cargo cannot build {package}: {status}");
     }
     Ok(figures)
-}
-
-/// Of all children that have ended, and of their children.
-fn processor_time() -> anyhow::Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time")?;
-    Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
 }

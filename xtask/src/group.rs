@@ -4,7 +4,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::time::TimeValLike as _;
 use nix::unistd::Pid;
 
 /// Between SIGINT and SIGKILL.
@@ -73,4 +75,10 @@ impl Drop for Group {
             std::thread::sleep(LOOK);
         }
     }
+}
+
+/// The processor time of the processes that have been waited for, in seconds.
+pub(crate) fn processor_time() -> anyhow::Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time")?;
+    Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
 }

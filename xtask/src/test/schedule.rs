@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use super::output::{Case, Output};
-use super::timings::{self, Spent};
+use super::timings::Spent;
 use super::totals::Totals;
 use crate::cargo;
-use crate::group::Group;
+use crate::group::{self, Group};
 
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -187,10 +187,10 @@ impl Program {
 
     fn has_ended(&mut self, patience: Duration) -> anyhow::Result<bool> {
         // Nothing else is waited for meanwhile.
-        let before = timings::of_children()?;
+        let before = group::processor_time()?;
         let status = self.group.try_status()?;
         if let Some(status) = status {
-            self.end = Some((timings::of_children()? - before, status.success()));
+            self.end = Some((group::processor_time()? - before, status.success()));
         }
         for case in self.output.read()? {
             self.last = Instant::now();

@@ -5,10 +5,8 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
-
 use super::output::Case;
+use crate::group;
 
 /// Rows of the table of files.
 const ROWS: usize = 40;
@@ -23,7 +21,7 @@ pub(crate) struct Spent {
 impl Spent {
     /// Real and processor time of the programs that have ended, from the start of this process on.
     pub(crate) fn since(begin: Instant) -> anyhow::Result<Self> {
-        Ok(Self { real: begin.elapsed().as_secs_f64(), processor: of_children()? })
+        Ok(Self { real: begin.elapsed().as_secs_f64(), processor: group::processor_time()? })
     }
 
     pub(crate) fn row(self, before: Self, what: &str) -> String {
@@ -36,13 +34,6 @@ impl fmt::Display for Spent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} s, {:.1} of processor time", self.real, self.processor)
     }
-}
-
-/// The processor time of the processes that have been waited for, in seconds.
-pub(crate) fn of_children() -> anyhow::Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
 /// The files of tests that took longest. Tests run side by side, so the sum is more than the time that passed.
