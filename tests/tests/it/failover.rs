@@ -33,6 +33,8 @@ async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
     let acting = cluster.acts(second.token).await;
     let took = acting.from.duration_since(killed);
     println!("{driver}: the next job acted {took:?} after SIGKILL");
+    // Its guard closes its session.
+    assert!(took < SESSION, "the move waited for the session timeout: {took:?}");
     assert_ne!(second.member, first.member);
     assert_eq!(second.site, "west", "who fails is followed by another site: {second:?}");
 
