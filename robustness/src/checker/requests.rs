@@ -1,6 +1,6 @@
 //! A request of an operator is begun at most once, and what the operator was told of it is true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::violation::Findings;
 use crate::history::{Answer, Call, Event, History, Outcome, RequestState};
@@ -12,10 +12,15 @@ pub(super) fn check(history: &History) -> Findings {
     let mut findings = Findings::default();
     let mut requests = States::new();
     let mut acquired = BTreeMap::new();
+    // A failover by force takes two decisions: the first one only vacates the slot.
+    let mut vacating = BTreeSet::new();
     for (number, line) in history.lines().iter().enumerate() {
         match &line.event {
             Event::Acquired(leadership) => {
                 acquired.insert((leadership.term, &leadership.member), number);
+            }
+            Event::Decided { term, member: None, .. } => {
+                vacating.insert(*term);
             }
             Event::Request { request, state } => {
                 requests.entry(request).or_default().push((state, number));
@@ -35,7 +40,7 @@ pub(super) fn check(history: &History) -> Findings {
     }
     for (request, states) in &requests {
         findings.examined += 1;
-        has_one_course(&mut findings, request, states);
+        has_one_course(&mut findings, request, states, &vacating);
     }
     for operation in history.operations() {
         let Call::Operator { verb, arguments, .. } = operation.call else { continue };
@@ -64,10 +69,17 @@ pub(super) fn check(history: &History) -> Findings {
 }
 
 /// It begins once, in one term, and what is over stays so.
-fn has_one_course(findings: &mut Findings, request: &str, states: &[(&RequestState, usize)]) {
+fn has_one_course(
+    findings: &mut Findings,
+    request: &str,
+    states: &[(&RequestState, usize)],
+    vacating: &BTreeSet<u64>,
+) {
     let mut begun = None;
     for (state, line) in states {
-        if let RequestState::Accepted { term } | RequestState::Done { term, .. } = state {
+        if let RequestState::Accepted { term } | RequestState::Done { term, .. } = state
+            && !vacating.contains(term)
+        {
             match begun {
                 Some((other, first)) if other != *term => {
                     findings.found(

@@ -175,6 +175,14 @@ impl World {
     fn switched(&mut self, leader: &Leadership, next: Leadership, fault: u64, begun: u64) -> Leadership {
         let request = format!("r-{fault:010}");
         let term = next.term;
+        // As a failover by force does: the slot is vacated first.
+        if self.rng.bool() {
+            let Leadership { job, slot, term, .. } = leader.clone();
+            let (term, cause) = (term + 1000, "switchover".to_owned());
+            self.push(self.now, "zookeeper", Event::Decided { job, slot, term, member: None, cause });
+            let state = RequestState::Accepted { term };
+            self.push(self.now, "zookeeper", Event::Request { request: request.clone(), state });
+        }
         self.decided(&next, "switchover");
         let accepted = Event::Request { request: request.clone(), state: RequestState::Accepted { term } };
         self.push(self.now, "zookeeper", accepted);

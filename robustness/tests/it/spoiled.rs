@@ -73,7 +73,10 @@ fn each_spoiling_is_named_by_its_check_alone() {
                 break;
             }
         }
-        assert!(times > SEEDS / 4, "{what}: only {times} of {SEEDS} histories could be spoiled");
+        assert!(
+            times > SEEDS / 4 || !wrong.is_empty(),
+            "{what}: only {times} of {SEEDS} histories could be spoiled"
+        );
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
@@ -301,7 +304,7 @@ fn begins_twice(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
     let begun = request_line(lines, rng, |state| matches!(state, RequestState::Accepted { .. }))?;
     let mut again = lines[begun].clone();
     if let Event::Request { state: RequestState::Accepted { term }, .. } = &mut again.event {
-        *term += 1;
+        *term += 100;
     }
     again.at += 1;
     lines.push(again);
