@@ -64,7 +64,15 @@ pub fn foreign_owner(dir: &Path) -> Option<u32> {
 /// # Errors
 /// Any error of the file system.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace_with(path, content, |_| Ok(()))
+    replace_with(path, content, OWN_FILE, |_| Ok(()))
+}
+
+/// The same for a file that other users may read.
+///
+/// # Errors
+/// Any error of the file system.
+pub fn replace_for_all(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_with(path, content, 0o644, |_| Ok(()))
 }
 
 /// The same. The content is on the disk when this returns, and before another program sees it.
@@ -72,14 +80,19 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Any error of the file system.
 pub fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace_with(path, content, File::sync_all)?;
+    replace_with(path, content, OWN_FILE, File::sync_all)?;
     // The new name is an entry of the directory.
     path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
 
-fn replace_with(path: &Path, content: &[u8], settle: fn(&File) -> io::Result<()>) -> io::Result<()> {
+fn replace_with(
+    path: &Path,
+    content: &[u8],
+    mode: u32,
+    settle: fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = open_own(&new, OpenOptions::new().write(true).create(true).truncate(true).mode(OWN_FILE))?;
+    let mut file = open_own(&new, OpenOptions::new().write(true).create(true).truncate(true).mode(mode))?;
     file.write_all(content)?;
     settle(&file)?;
     fs::rename(&new, path)

@@ -33,6 +33,7 @@ mod reader;
 mod runnable;
 mod size;
 mod spec;
+mod standby;
 mod table;
 mod timing;
 mod tokens;
@@ -80,8 +81,11 @@ pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
 pub use runnable::{SpecError, SpecErrors};
-pub(crate) use spec::{DR_REHEARSAL, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED};
+pub(crate) use spec::{
+    DR_REHEARSAL, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED, STANDBY_VARIABLES,
+};
 pub use spec::{JobSpec, Measure};
+pub use standby::{RoleChange, StandbySpec};
 pub use tokens::Tokens;
 pub use tree::Origin;
 pub use watchdog::{WatchdogConfig, WatchdogMode};

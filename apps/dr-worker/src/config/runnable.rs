@@ -10,7 +10,10 @@ use nix::unistd::{AccessFlags, access};
 use super::hook::HookName;
 use super::identity::check_run_as;
 use super::limits::check_limits;
-use super::spec::{DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES};
+use super::spec::{
+    DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES, STANDBY_VARIABLES,
+};
+use super::standby::RoleChange;
 use crate::host_fault::HostFault;
 
 /// How many bytes the kernel passes to a program as one argument, or as one variable with its name: execve(2) on Linux.
@@ -50,7 +53,8 @@ impl JobSpec {
             let leadership = LEADERSHIP_VARIABLES.iter();
             let set_by_worker =
                 leadership.chain(&HOOK_VARIABLES).chain(&FENCE_VARIABLES).chain(&[DR_REHEARSAL, DR_RUN]);
-            if set_by_worker.into_iter().any(|set| set == name) {
+            let has_role = self.standby.is_some() && STANDBY_VARIABLES.contains(&name.as_str());
+            if has_role || set_by_worker.into_iter().any(|set| set == name) {
                 faults.add(&key, "is set by the worker for each leadership".to_owned());
             } else if name.is_empty() || name.contains(['=', '\0']) {
                 faults.add(&key, "is not the name of an environment variable".to_owned());
@@ -71,6 +75,17 @@ impl JobSpec {
         }
         if let Some(probe) = &self.drill.probe {
             faults.check_probe("drill.probe", probe, has_dir);
+        }
+        if let Some(standby) = &self.standby {
+            faults.check_command("standby.command", &standby.command, has_dir);
+            faults.check_probe("standby.ready", &standby.ready, has_dir);
+            let changes =
+                [("promote", &standby.promote), ("demote", &standby.demote), ("follow", &standby.follow)];
+            for (key, change) in changes {
+                if let RoleChange::Exec { command, .. } = change {
+                    faults.check_command(&format!("standby.{key}.command"), command, has_dir);
+                }
+            }
         }
         if let Some(command) = &self.rehearsal.command {
             faults.check_command("rehearsal.command", command, has_dir);

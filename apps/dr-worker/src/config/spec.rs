@@ -19,6 +19,7 @@ use super::{
     parse::{DAY, HOUR, MILLISECOND, MINUTE, SECOND},
     probe::ReadyKeys,
     reader::Section,
+    standby::StandbySpec,
     table::{flat_as, nested, nested_as, optional, optional_nested, required, table, unread, value},
 };
 
@@ -45,6 +46,10 @@ pub(crate) const DR_REHEARSAL: &str = "DR_REHEARSAL";
 
 /// The variables of a leadership that a rehearsal does not have: it is none.
 pub(crate) const NOT_REHEARSED: [&str; 2] = ["DR_TERM", "DR_FENCING_TOKEN"];
+
+/// The environment variables that only the programs of a job with a standby have, besides those of the leadership.
+pub(crate) const STANDBY_VARIABLES: [&str; 5] =
+    ["DR_ROLE", "DR_LEADER", "DR_LEADER_ADDRESS", "DR_LEADER_SITE", "DR_LEADERSHIP_FILE"];
 
 /// The environment variables that only a hook has, besides those of the leadership.
 pub(crate) const HOOK_VARIABLES: [&str; 3] = ["DR_HOOK", "DR_REASON", "DR_DEADLINE_MS"];
@@ -128,6 +133,8 @@ table! {
         pub fitness: Option<Check> = None => optional_nested(CheckKeys::of_job()).has_kind().applied().shows(
             "that this member is fit to lead"
         ).example("{ kind = \"exec\", command = [\"/usr/bin/replica-status\", \"--healthy\"], failures = 3 }");
+        /// Program on every member that does not lead, which is promoted where it leads. See docs/standbys.md.
+        pub standby: Option<StandbySpec> = None => optional_nested(StandbySpec::default()).worker();
         /// Drills of this job on this node.
         pub drill: JobDrill = JobDrill::default() => nested().applied().inherits("drill");
         /// Rehearsal of this job on a standby member: it is started with DR_REHEARSAL=1 and without DR_TERM and DR_FENCING_TOKEN,
@@ -213,6 +220,12 @@ impl JobSpec {
     /// budget of the timing rules.
     pub fn stop_budget(&self) -> Duration {
         self.stop_timeout + KILL_RESERVE
+    }
+
+    /// How long the end of a killed worker may take: that of the job or of its standby.
+    pub(crate) fn longest_stop(&self) -> Duration {
+        let of_standby = self.standby.as_ref().map_or(Duration::ZERO, |standby| standby.stop_timeout);
+        self.stop_timeout.max(of_standby) + KILL_RESERVE
     }
 
     /// How long a stop of the ready job may take while the lease is renewed.

@@ -191,15 +191,16 @@ async fn read_one(
         Err(ReadError::NoElection(path)) => return Ok(Read::Gone(path)),
         snapshot => snapshot?,
     };
-    let (skipped, planned_stops, problems, of_workers) = tokio::join!(
+    let (skipped, planned_stops, standbys, problems, of_workers) = tokio::join!(
         statuses.skipped(job, &snapshot),
         statuses.planned_stops(job, &snapshot),
+        statuses.standbys(job, &snapshot),
         diagnose(observer, &operator.config.zookeeper, job, &paths, &snapshot),
         statuses.problems(&snapshot)
     );
     let problems = problems?.into_iter().chain(of_workers).chain(local.problems(&paths)).collect();
     let cluster = Cluster::new(operator.root(), job, snapshot, unix_ms());
-    Ok(Read::Cluster(Box::new(Cluster { skipped, planned_stops, problems, ..cluster })))
+    Ok(Read::Cluster(Box::new(Cluster { skipped, planned_stops, standbys, problems, ..cluster })))
 }
 
 fn print(clusters: &[Cluster], how: Output) -> Result<(), Error> {
@@ -237,6 +238,7 @@ fn describe(cluster: &Cluster) -> String {
         lines.push(format!("  not decided: {why}"));
     }
     lines.extend(cluster.planned_stops.iter().map(|stop| format!("  {stop}")));
+    lines.extend(cluster.standbys.iter().map(|standby| format!("  {standby}")));
     if let OrderedBy { reason: Some(reason), by, at_ms } = &cluster.latest_order {
         lines.push(format!("  latest order by {by} at {}: {reason}", moment(*at_ms)));
     }

@@ -24,7 +24,7 @@ use crate::{
     typed::Typed,
     view::is_absent,
     wall::unix_ms,
-    worker::job::ShownLine,
+    worker::job::{ShownLine, kept_name},
 };
 
 #[derive(Debug, Args)]
@@ -32,6 +32,9 @@ pub(super) struct LogsArguments {
     /// Job [default: the only one of this node].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
+    /// Show the output of the job's standby instead of the leader's program.
+    #[arg(long)]
+    standby: bool,
     /// Number of lines.
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = ShownLine::USUAL)]
     lines: usize,
@@ -73,8 +76,9 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
     let unreadable = |error: io::Error| {
         Error::Failed(format!("can't read the output of job {job}: {error}; run this as the worker's user"))
     };
+    let name = kept_name(job, logs.standby);
     if logs.follow && configured.iter().any(|name| name == job) {
-        let mut followed = kept.follow(job).map_err(unreadable)?;
+        let mut followed = kept.follow(&name).map_err(unreadable)?;
         let mut lines = followed.more().map_err(unreadable)?;
         if lines.is_empty() {
             show_leader(logs, job, &id, sources, None);
@@ -89,7 +93,7 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
             lines = followed.more().map_err(unreadable)?;
         }
     }
-    let last = kept.last(job, logs.lines).map_err(unreadable)?;
+    let last = kept.last(&name, logs.lines).map_err(unreadable)?;
     let Some(last) = last else {
         if !configured.iter().any(|name| name == job) {
             return Err(Error::Usage(format!(
@@ -104,7 +108,9 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
         return Ok(());
     };
     last.into_iter().try_for_each(|line| print(line.into(), how))?;
-    show_leader(logs, job, &id, sources, None);
+    if !logs.standby {
+        show_leader(logs, job, &id, sources, None);
+    }
     Ok(())
 }
 
@@ -123,7 +129,7 @@ fn show_leader(logs: &LogsArguments, job: &str, me: &MemberId, sources: &Sources
                 "{leader} leads {job}: its output is on that node{address}; `{verb}` shows it"
             ));
             if let (Some(how), Some(record)) = (how, record) {
-                let lines = fetch(&operator, record, job, logs.lines).await?;
+                let lines = fetch(&operator, record, job, logs).await?;
                 lines.into_iter().try_for_each(|line| print(line, how))?;
             }
         }
@@ -148,7 +154,7 @@ async fn show_of(
     let lines = async {
         let job = operator.one(logs.job.as_deref()).await?;
         let snapshot = operator.observer().await?.snapshot(&operator.paths(&job)?).await?;
-        fetch(&operator, record_of(member, &job, &snapshot)?, &job, logs.lines).await
+        fetch(&operator, record_of(member, &job, &snapshot)?, &job, logs).await
     };
     let lines = lines.await;
     operator.close().await;
@@ -177,13 +183,14 @@ async fn fetch(
     operator: &Operator,
     record: &MemberRecord,
     job: &str,
-    lines: usize,
+    logs: &LogsArguments,
 ) -> Result<Vec<ShownLine>, Error> {
     let member = &record.member;
     let failed = |why: &str| Error::Failed(format!("the output of {job} on {member} can't be read: {why}"));
     let url = record.http.as_deref().ok_or_else(|| failed("its worker has no HTTP endpoints"))?;
     let workers = operator.workers().ok_or_else(|| failed("http.tls can't be used here"))?;
-    let endpoint = format!("{url}/logs?job={job}&lines={lines}");
+    let standby = if logs.standby { "&standby=true" } else { "" };
+    let endpoint = format!("{url}/logs?job={job}&lines={}{standby}", logs.lines);
     let asked = workers.read(&endpoint, ShownLine::MOST);
     let refused = format!("no answer from {url}/logs, or its http.access admits no certificate of this node");
     let body = tokio::time::timeout(QUESTION, asked).await.ok().flatten().ok_or_else(|| failed(&refused))?;

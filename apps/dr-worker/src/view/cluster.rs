@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{PlannedStop, ProblemRow};
+use super::{PlannedStop, ProblemRow, StandbyRow};
 use crate::{schema::Object, wall::moment};
 
 /// An election: its members, leaders, successors and the last decision.
@@ -95,6 +95,8 @@ pub struct Cluster {
     pub requests: Vec<OpenRequest>,
     /// The planned stops of the job that are under way, as far as the leaders' workers answered.
     pub planned_stops: Vec<PlannedStop>,
+    /// The standbys of the job, as far as their workers answered; only in `list`.
+    pub standbys: Vec<StandbyRow>,
     /// Problems of the election, and the commands that fix them.
     pub problems: Vec<ProblemRow>,
     /// Unreadable znodes.
@@ -390,6 +392,7 @@ impl Cluster {
             latest_order,
             requests: snapshot.requests.into_iter().map(OpenRequest::new).collect(),
             planned_stops: Vec::new(),
+            standbys: Vec::new(),
             problems: Vec::new(),
             unreadable: snapshot.unreadable,
         }

@@ -41,6 +41,25 @@ pub struct PlannedStop {
     pub until_ms: u64,
 }
 
+/// The standby of a job on a member that does not lead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StandbyRow {
+    /// The member.
+    pub member: String,
+    /// The state of its process.
+    pub state: String,
+    /// Its main process, while there is one.
+    pub pid: Option<u64>,
+}
+
+impl fmt::Display for StandbyRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { member, state, pid } = self;
+        write!(f, "standby on {member}: {state}")?;
+        pid.map_or(Ok(()), |pid| write!(f, ", pid {pid}"))
+    }
+}
+
 impl fmt::Display for PlannedStop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { member, since_ms, until_ms } = self;
@@ -118,6 +137,20 @@ impl WorkerStatuses {
             }
         }
         stops
+    }
+
+    /// The standbys of the job, as far as their workers answered.
+    pub(crate) async fn standbys(&self, job: &str, snapshot: &Snapshot) -> Vec<StandbyRow> {
+        let asked = snapshot.members.iter().map(|record| async move {
+            let status = self.of(record).await?;
+            let standby = &status["jobs"][job]["standby"];
+            Some(StandbyRow {
+                member: record.member.to_string(),
+                state: shown(standby["state"].as_str()?).to_string(),
+                pid: standby["pid"].as_u64(),
+            })
+        });
+        stream::iter(asked).buffered(ASKED_AT_ONCE).filter_map(ready).collect().await
     }
 
     /// The answer of the worker of this member.

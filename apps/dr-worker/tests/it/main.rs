@@ -43,6 +43,7 @@ mod reload;
 mod rsync_site;
 mod security;
 mod service;
+mod standbys;
 mod status_page;
 mod systemd;
 mod watchdog;

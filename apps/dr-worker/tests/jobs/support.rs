@@ -40,6 +40,7 @@ pub(crate) fn spec(tree: &Tree, script: &str) -> JobSpec {
         measure: None,
         liveness: None,
         fitness: None,
+        standby: None,
         drill: JobDrill::default(),
         rehearsal: Default::default(),
     }

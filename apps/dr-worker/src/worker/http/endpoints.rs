@@ -103,7 +103,7 @@ fn readings() -> Vec<Endpoint> {
         .with_query::<Which>(),
         health(
             "/standby",
-            "200 on a standby that is connected and fit, else 503.",
+            "200 on a standby that is connected and fit, and whose standby program is ready if the job has one, else 503.",
             yes_or_no::<roles::OwnRole<'_>>(),
             get(roles::standby),
         )

@@ -15,7 +15,10 @@ use super::{
     answer::{Answered, answer, refuse},
     roles::Which,
 };
-use crate::worker::{job::ShownLine, state::Worker};
+use crate::worker::{
+    job::{ShownLine, kept_name},
+    state::Worker,
+};
 
 /// `?job=J&lines=N`
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -24,6 +27,8 @@ pub(super) struct LogsQuery {
     job: Option<String>,
     /// How many lines.
     lines: Option<usize>,
+    /// Of the job's standby instead of the leader's program.
+    standby: Option<bool>,
 }
 
 /// The last output.
@@ -37,9 +42,9 @@ pub(super) struct Logs<'a> {
 }
 
 pub(super) async fn logs(State(worker): State<Arc<Worker>>, Query(asked): Query<LogsQuery>) -> Answered {
-    let LogsQuery { job, lines } = asked;
+    let LogsQuery { job, lines, standby } = asked;
     let job = Which { job }.of(&worker)?.slot.name().to_owned();
-    let (node, name) = (worker.node(), job.clone());
+    let (node, name) = (worker.node(), kept_name(&job, standby == Some(true)));
     let kept = KeptOutput::of(&node.state_dir, node.id.as_str());
     // The disk may be slow.
     let read = tokio::task::spawn_blocking(move || kept.last(&name, lines.unwrap_or(ShownLine::USUAL))).await;

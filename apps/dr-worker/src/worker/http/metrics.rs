@@ -110,6 +110,14 @@ fn read_job(job: &Job) -> ServedJob {
         .set(is(status.skipped.as_ref().is_some_and(|skipped| skipped.is_hold())));
     gauge!("dr_stopped", "job" => name()).set(is(job.slot.stopped().is_some()));
     gauge!("dr_seconds_since_ready_leader", "job" => name()).set(job.vacancy.lasts().as_secs_f64());
+    if let Some(standby) = job.slot.standby() {
+        let process = standby.process();
+        for state in ProcessState::ALL {
+            gauge!("dr_standby_state", "job" => name(), "state" => state.as_str())
+                .set(is(process.as_ref().is_some_and(|process| process.state == state)));
+        }
+        counter!("dr_standby_restarts_total", "job" => name()).absolute(standby.restarts());
+    }
     if here {
         let process = job.slot.process();
         for state in ProcessState::ALL {

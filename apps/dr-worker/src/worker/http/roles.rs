@@ -12,6 +12,7 @@ use election_core::{
     internals::record::StoppedJob,
     status::{ElectionStatus, Role},
 };
+use job_guard::{ProcessState, ProcessStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zk_session::BootTime;
@@ -107,7 +108,9 @@ pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Quer
 pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
     let job = which.of(&worker)?;
     let status = job.election.status().now();
-    let is_fit = status.health.is_fit();
+    let runs = |process: ProcessStatus| process.state == ProcessState::Running;
+    let is_ready = job.slot.standby().is_none_or(|standby| standby.process().is_some_and(runs));
+    let is_fit = status.health.is_fit() && is_ready;
     Ok(yes_or_no(&worker, job, &status, status.role == Role::Standby && is_fit && worker.is_active()))
 }
 

@@ -42,6 +42,9 @@ struct JobStatus {
     health: String,
     #[schemars(with = "Object")]
     process: ProcessStatus,
+    /// The process of the standby, while this member does not lead; null if the job has none.
+    #[schemars(with = "Option<Object>")]
+    standby: Option<ProcessStatus>,
     /// The order by which this leader does not run the job.
     #[schemars(with = "Option<Object>")]
     stopped: Option<StoppedJob>,
@@ -78,6 +81,7 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
             fencing_token: status.fencing_token,
             health: status.health.to_string(),
             process: job.slot.process(),
+            standby: job.slot.standby().and_then(|standby| standby.process()),
             stopped: job.slot.stopped(),
             planned_stop: job.slot.planned_stop(),
             elector: status.is_elector,

@@ -8,7 +8,7 @@ use metrics::counter;
 
 use super::env::JobEnv;
 use crate::{
-    config::{DR_REHEARSAL, Helper, JobSpec, LEADERSHIP_VARIABLES},
+    config::{DR_REHEARSAL, Helper, JobSpec, LEADERSHIP_VARIABLES, STANDBY_VARIABLES},
     error::Error,
     host_fault::HostFault,
     logging::{self, OUTPUT},
@@ -19,7 +19,7 @@ use crate::{
 pub fn new_guards() -> Guards {
     Guards::new()
         .name("dr")
-        .withhold(LEADERSHIP_VARIABLES.into_iter().chain([DR_REHEARSAL]))
+        .withhold(LEADERSHIP_VARIABLES.into_iter().chain(STANDBY_VARIABLES).chain([DR_REHEARSAL]))
         .open_files(limit_of_programs())
         .reporter(Arc::new(WorkerLog::default()))
 }

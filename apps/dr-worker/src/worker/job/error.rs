@@ -9,7 +9,7 @@ use crate::config::HookName;
 
 /// Why a job does not run, or a hook failed.
 ///
-/// In every case but [`JobError::Hook`], no process of the job is left.
+/// Where its run is over, no process of the job is left.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
@@ -19,6 +19,26 @@ pub enum JobError {
         /// Why.
         #[from]
         end: RunEnd,
+    },
+    /// The program has not changed its role.
+    #[error("{name} of job {job} {problem}{}", quoted(.stderr))]
+    RoleChange {
+        /// The job.
+        job: String,
+        /// `promote`, `demote` or `follow`.
+        name: &'static str,
+        /// What went wrong.
+        problem: HookProblem,
+        /// The end of its standard error.
+        stderr: String,
+    },
+    /// The standby was not given the deadline of the leadership.
+    #[error("the standby of job {job} can't be promoted: {why}")]
+    NotArmed {
+        /// The job.
+        job: String,
+        /// Why.
+        why: String,
     },
     /// A hook failed.
     #[error("hook {hook} of job {job} {problem}{}", quoted(.stderr))]
@@ -68,7 +88,10 @@ impl JobError {
     /// The same for the election: a hook that declines leadership has not failed.
     pub(crate) fn into_failure(self) -> Failure {
         match self {
-            JobError::Hook { problem: HookProblem::Declined, .. } => Failure::declined(self.to_string()),
+            JobError::Hook { problem: HookProblem::Declined, .. }
+            | JobError::RoleChange { problem: HookProblem::Declined, .. } => {
+                Failure::declined(self.to_string())
+            }
             error => error.into(),
         }
     }

@@ -260,6 +260,35 @@ impl HookRuns {
         self.to_its_end(run).await
     }
 
+    /// Runs a command by which the running program changes its role.
+    ///
+    /// # Errors
+    /// What went wrong with it, as a sentence.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub async fn run_change(
+        &self,
+        spec: Arc<JobSpec>,
+        name: &'static str,
+        command: OneShot,
+        guards: Guards,
+    ) -> Result<(), JobError> {
+        let run = |unwanted| async move {
+            outcome(command.run(&guards, unwanted).await).map_err(|(problem, stderr)| {
+                let problem = match problem {
+                    HookProblem::Failed(NOT_NOW) if name == "promote" => HookProblem::Declined,
+                    problem => problem,
+                };
+                JobError::RoleChange { job: spec.name.clone(), name, problem, stderr }
+            })
+        };
+        self.to_its_end(run).await
+    }
+
     /// Runs a command to its end, also if this future is dropped: then it is told that it is unwanted.
     async fn to_its_end<T, F>(&self, run: impl FnOnce(Unwanted) -> F) -> T
     where

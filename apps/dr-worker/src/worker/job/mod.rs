@@ -17,6 +17,7 @@ mod measure;
 mod program;
 mod rehearsal;
 mod shown_line;
+mod standby;
 
 pub use described::new_guards;
 pub(crate) use described::{guards_in, work_time};
@@ -30,3 +31,4 @@ pub use measure::run_measure;
 pub(crate) use program::ask_program;
 pub(crate) use rehearsal::{Rehearsals, rehearse};
 pub(crate) use shown_line::ShownLine;
+pub(crate) use standby::{Standby, kept_name};

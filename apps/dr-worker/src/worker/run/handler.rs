@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, convert::Infallible, future::pending, sync::Arc
 use election_core::{
     Handler, Leadership,
     handler::{ElectionEvent, Failure, Nomination, StopOrder},
-    internals::record::{Cause, Current},
+    internals::record::{Cause, Current, Status},
 };
 use job_guard::{Deadline, Lease};
 use parking_lot::Mutex;
@@ -150,6 +150,12 @@ impl Handler for JobHandler {
 
     async fn leader_changed(&self, slot: usize, leader: Option<&Current>) {
         let (term, fencing_token) = self.newest.with(slot, leader);
+        let other = leader.filter(|leader| {
+            leader.status == Status::Ready && leader.member.as_str() != self.work.slot.member
+        });
+        if let (Some(standby), Some(leader)) = (self.work.slot.standby(), other) {
+            standby.leader_changed(leader);
+        }
         if self.work.slot.spec().hooks.on_leader_changed.is_none() {
             return;
         }

@@ -296,7 +296,7 @@ async fn acquire(config: &Config) -> Result<StateLock, Error> {
     let emergencies = Records::beside(&lock_path(&config.node.state_dir, config.node.id.as_str()));
     // `emergency-lead` has the lock as long as it runs.
     emergencies.refuse(&config.jobs)?;
-    let patience = config.jobs.iter().map(|job| job.spec.stop_budget()).max().unwrap_or_default();
+    let patience = config.jobs.iter().map(|job| job.spec.longest_stop()).max().unwrap_or_default();
     let by = BootTime::now() + patience + Duration::from_millis(500);
     let lock = StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await?;
     emergencies.refuse(&config.jobs)?;
@@ -433,6 +433,7 @@ impl Running {
             () = self.leave(signals) => {}
             never = manager.keep(Phase::Stopping(&self.worker)) => match never {},
         }
+        self.end_standbys(signals).await;
         if result.is_ok() {
             roster::sign_off(&self.session, &self.worker).await;
         }
@@ -479,6 +480,21 @@ impl Running {
                         job.election.leave_at_once();
                     }
                 }
+            }
+        }
+    }
+
+    /// Stops the standbys. A signal kills them.
+    async fn end_standbys(&self, signals: &mut Signals) {
+        let ending = self.worker.jobs().iter().filter_map(|job| {
+            let standby = job.slot.standby()?;
+            Some(standby.end(job.slot.hastened()))
+        });
+        let mut ending = pin!(futures_util::future::join_all(ending));
+        loop {
+            tokio::select! {
+                _ = &mut ending => return,
+                _ = signals.next() => self.worker.jobs().iter().for_each(|job| job.slot.hasten()),
             }
         }
     }

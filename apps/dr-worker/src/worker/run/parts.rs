@@ -46,6 +46,7 @@ pub(super) struct JobParts {
     probing: Task,
     measuring: Option<Task>,
     checking: Option<Task>,
+    standing_by: Option<Task>,
 }
 
 impl JobParts {
@@ -54,9 +55,11 @@ impl JobParts {
         let spec = slot.spec();
         let measured = Arc::new(Measured::of(prober.election.clone()));
         let probing = Task::spawn(probes::run(prober.clone()));
-        let mut parts = Self { slot, prober, measured, probing, measuring: None, checking: None };
+        let mut parts =
+            Self { slot, prober, measured, probing, measuring: None, checking: None, standing_by: None };
         parts.measuring = spec.measure.clone().map(|measure| parts.measure(measure));
-        parts.checking = spec.fitness.clone().map(|check| parts.check(check, is_again));
+        parts.checking = parts.check(spec.fitness.clone(), is_again);
+        parts.standing_by = parts.slot.standby().map(|standby| Task::spawn(Arc::clone(standby).keep()));
         parts
     }
 
@@ -69,8 +72,11 @@ impl JobParts {
         Task::spawn(measure::keep(Arc::clone(&self.slot), self.election(), publishes, measure))
     }
 
-    fn check(&self, check: config::Check, is_again: bool) -> Task {
-        Task::spawn(fitness::keep(Arc::clone(&self.slot), self.election(), check, is_again))
+    /// `None` if nothing says whether this member is fit.
+    fn check(&self, check: Option<config::Check>, is_again: bool) -> Option<Task> {
+        let (slot, election) = (Arc::clone(&self.slot), self.election());
+        let standby = self.slot.requires_standby();
+        (standby || check.is_some()).then(|| Task::spawn(fitness::keep(slot, election, check, is_again)))
     }
 
     pub(super) fn own_job(&self, job: &JobConfig) -> OwnJob {
@@ -94,7 +100,7 @@ impl JobParts {
         }
         if was.spec.fitness != is.spec.fitness {
             // The last result counts until the new check has one.
-            self.checking = is.spec.fitness.clone().map(|check| self.check(check, false));
+            self.checking = self.check(is.spec.fitness.clone(), false);
             if self.checking.is_none() {
                 self.prober.election.set_health(Health::Unchecked);
             }

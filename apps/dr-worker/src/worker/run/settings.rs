@@ -52,7 +52,8 @@ pub(super) fn election(
     me.policy = job.policy.fingerprint(job.fenced);
     me.overlay = slot.overlay();
     // It is not elected before its first check has passed.
-    me.health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
+    let is_checked = job.spec.fitness.is_some() || slot.requires_standby();
+    me.health = if is_checked { Health::Unknown } else { Health::Unchecked };
     let policy = job.policy.engine(slot.stop_budget(), job.fenced);
     let policy = policy.with(|policy| policy.lease_reserve = slot.lease_reserve);
     ElectionConfig::new(paths.clone(), me, recipe(job)).policy(policy)

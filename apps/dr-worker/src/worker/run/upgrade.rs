@@ -137,6 +137,9 @@ impl Upgrades {
         report.to = version;
         self.write(report);
         tracing::info!(from = VERSION, to = report.to, file = %file.display(), "upgrading in place");
+        // The next program starts them again; only jobs run through.
+        let standbys = worker.jobs().iter().filter_map(|job| job.slot.standby());
+        let _resting = join_all(standbys.map(|standby| standby.rest())).await;
         let by = Instant::now() + REST_WITHIN;
         loop {
             let why = match self.hold(worker, session, report.attempt, &files).await {

@@ -64,7 +64,9 @@ impl JobWork {
         hook.map_err(JobError::into_failure)?;
         let armed = self.slot.arm(leadership.work_until().into()).await;
         armed.map_err(|why| Failure::new(format!("watchdog: {why}")))?;
-        let run = self.slot.start(&env, work_time(leadership));
+        let by = Deadline::at(leadership.work_until());
+        let run = self.slot.start_or_promote(&env, work_time(leadership), by).await;
+        let run = run.map_err(JobError::into_failure)?;
         run.ready().await.map_err(JobError::from)?;
         Ok(())
     }
@@ -131,8 +133,12 @@ impl JobWork {
     /// Stops the job within the time of a planned stop, with this hook before.
     async fn stop_in_time(&self, hook: Option<&JobEnv>, until: Deadline) {
         if let Some(env) = hook {
+            let demoted = async {
+                self.try_hook(HookName::BeforeStop, env, Some(until.clone())).await;
+                self.slot.demote(env, until).await
+            };
             tokio::select! {
-                () = self.try_hook(HookName::BeforeStop, env, Some(until)) => {}
+                demoted = demoted => if demoted { return },
                 () = self.slot.hastened() => return,
             }
         }

@@ -5,7 +5,7 @@ use election_core::{
     strategy::in_words,
 };
 use job_guard::{
-    Deadline, Guards, HandedRun, JobRun, Lease, ProcessState, ProcessStatus, RunState, WorkTime,
+    Deadline, Guards, HandedRun, Job, JobRun, Lease, ProcessState, ProcessStatus, RunState, WorkTime,
 };
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use crate::{
     view::PlannedStop,
     wall,
     worker::{
-        job::{AsyncHooks, HookRuns, JobEnv, JobError, Rehearsals, guards_in, rehearse},
+        job::{AsyncHooks, HookRuns, JobEnv, JobError, Rehearsals, Standby, guards_in, rehearse},
         watchdog::Watchdog,
     },
 };
@@ -44,6 +44,7 @@ pub(in crate::worker) struct JobSlot {
     turns: watch::Sender<u64>,
     /// One that begins after its leadership has been entered sees that.
     pub(in crate::worker) rehearsals: Rehearsals,
+    standby: Option<Arc<Standby>>,
 }
 
 /// What changes.
@@ -124,6 +125,14 @@ impl JobSlot {
             adopted: None,
             is_past_ready: false,
         };
+        let file = node.state_dir.join(format!("{}.{}.leadership.json", node.id, job.name()));
+        let env = JobEnv {
+            job: job.name().to_owned(),
+            member: node.id.to_string(),
+            site: node.site.to_string(),
+            ..JobEnv::default()
+        };
+        let standby = Standby::of(&job.spec, env, node.address.clone(), guards.clone(), file);
         Self {
             name: job.name().to_owned(),
             member: node.id.to_string(),
@@ -137,6 +146,7 @@ impl JobSlot {
             hastened: watch::channel(false).0,
             turns: watch::channel(0).0,
             rehearsals: Rehearsals::default(),
+            standby: standby.map(Arc::new),
         }
     }
 
@@ -157,9 +167,31 @@ impl JobSlot {
         state.stop_budget = if is_running { state.stop_budget.max(budget) } else { budget };
         state.takeover_timeout = job.policy.election.takeover_timeout;
         state.spec = Arc::clone(&job.spec);
-        if let (Some(run), Some(env)) = (&state.run, &state.env) {
-            run.change(job.spec.job(env));
+        if let Some(standby) = &self.standby {
+            standby.set_spec(&job.spec);
         }
+        if let (Some(run), Some(env)) = (&state.run, &state.env) {
+            run.change(self.described(&job.spec, env));
+        }
+    }
+
+    /// The standby of the job on this member, if the job has one.
+    pub(in crate::worker) fn standby(&self) -> Option<&Arc<Standby>> {
+        self.standby.as_ref()
+    }
+
+    /// Whether a member without a ready standby is not elected.
+    pub(in crate::worker) fn requires_standby(&self) -> bool {
+        self.spec().standby.as_ref().is_some_and(|standby| standby.required)
+    }
+
+    /// The leader's program, for its guard.
+    fn described(&self, spec: &JobSpec, env: &JobEnv) -> Job {
+        let mut job = spec.job(env);
+        if let Some(standby) = &self.standby {
+            job.env = standby.leader_env(env, job.env);
+        }
+        job
     }
 
     /// Which overlay of its configuration this member applies, if there is one.
@@ -270,11 +302,78 @@ impl JobSlot {
     pub(in crate::worker) fn start(&self, env: &JobEnv, time: WorkTime) -> Arc<JobRun> {
         let mut state = self.state.lock();
         state.stop_budget = state.spec.stop_budget();
-        let run = Arc::new(JobRun::start(state.spec.job(env), time, guards_in(&self.guards, env)));
+        let job = self.described(&state.spec, env);
+        let run = Arc::new(JobRun::start(job, time, guards_in(&self.guards, env)));
         state.run = Some(Arc::clone(&run));
         drop(state);
         self.turns.send_modify(|turns| *turns += 1);
         run
+    }
+
+    /// Makes the leader's program of the standby, if there is one, or starts it.
+    ///
+    /// # Errors
+    /// Why the standby was not promoted. [`end`](Self::end) ends what is left of it.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, [`end`](Self::end) ends what is left.
+    pub(in crate::worker) async fn start_or_promote(
+        &self,
+        env: &JobEnv,
+        time: WorkTime,
+        by: Deadline,
+    ) -> Result<Arc<JobRun>, JobError> {
+        let Some(standby) = &self.standby else { return Ok(self.start(env, time)) };
+        let Some(run) = standby.take() else {
+            standby.announce(env).await;
+            return Ok(self.start(env, time));
+        };
+        // From now on a stop ends it.
+        {
+            let mut state = self.state.lock();
+            state.stop_budget = state.spec.stop_budget();
+            state.run = Some(Arc::clone(&run));
+        }
+        self.turns.send_modify(|turns| *turns += 1);
+        let job = self.described(&self.spec(), env);
+        if standby.promote(&run, env, job, time.clone(), by).await? {
+            return Ok(run);
+        }
+        Ok(self.start(env, time))
+    }
+
+    /// Makes a standby of the leader's program, if demote is a command. Returns whether it is one, and keeps running.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, [`end`](Self::end) ends the program.
+    pub(in crate::worker) async fn demote(&self, env: &JobEnv, by: Deadline) -> bool {
+        // An operator who stops or restarts the job means the leader's program.
+        if self.is_halted() {
+            return false;
+        }
+        let (Some(standby), Some(run)) = (&self.standby, self.running()) else { return false };
+        match standby.demote(&run, env, by).await {
+            Ok(true) => {
+                self.forget(&run);
+                true
+            }
+            Ok(false) => false,
+            Err(error) => {
+                tracing::warn!(job = self.name(), "{error}; the job is stopped");
+                false
+            }
+        }
+    }
+
+    /// The run is not this leadership's any more.
+    fn forget(&self, run: &JobRun) {
+        let mut state = self.state.lock();
+        let last = run.status().borrow().clone();
+        state.restarts += u64::from(last.restarts);
+        state.last = Some(ProcessStatus { restarts: 0, ..last });
+        (state.run, state.planned_stop) = (None, None);
+        drop(state);
+        self.turns.send_modify(|turns| *turns += 1);
     }
 
     /// Hands the job over to the next program of this process, while this member leads it.
@@ -312,6 +411,9 @@ impl JobSlot {
         work_until: BootTime,
     ) -> std::io::Result<()> {
         self.arrives();
+        if let Some(standby) = &self.standby {
+            standby.take();
+        }
         if let Some(env) = handed.env {
             self.enter(env);
         }
@@ -319,7 +421,7 @@ impl JobSlot {
         let env = self.env().unwrap_or_else(|| self.env_of_member());
         let run = match handed.run.zip(descriptors) {
             Some((run, descriptors)) => {
-                let (job, guards) = (self.spec().job(&env), guards_in(&self.guards, &env));
+                let (job, guards) = (self.described(&self.spec(), &env), guards_in(&self.guards, &env));
                 Some(Arc::new(JobRun::adopt(job, &lease, guards, run, descriptors)?))
             }
             None => None,
@@ -389,13 +491,10 @@ impl JobSlot {
             };
             let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
             tracing::info!(job = self.name(), %exit, took_ms = wall::ms(stopped.took), "the job has stopped");
-            let mut state = self.state.lock();
-            let last = run.status().borrow().clone();
-            state.restarts += u64::from(last.restarts);
-            state.last = Some(ProcessStatus { restarts: 0, ..last });
-            (state.run, state.planned_stop) = (None, None);
-            drop(state);
-            self.turns.send_modify(|turns| *turns += 1);
+            self.forget(&run);
+        }
+        if let Some(standby) = &self.standby {
+            standby.gone().await;
         }
         // It may have been armed for a job that was not started.
         if let Some(watchdog) = &self.watchdog {
@@ -446,6 +545,9 @@ impl JobSlot {
         if leads {
             return Err("this member leads, or takes over".to_owned());
         }
+        if self.standby.is_some() && self.spec().rehearsal.command.is_none() {
+            return Err("its standby runs here; set rehearsal.command".to_owned());
+        }
         let env = JobEnv { is_rehearsal: true, ..self.env_of_member() };
         let stop = async {
             tokio::select! {
@@ -470,6 +572,10 @@ impl JobSlot {
         state.halt = None;
         (state.adopted, state.is_past_ready) = (None, false);
         state.presence = Presence::Left(BootTime::now());
+        drop(state);
+        if let Some(standby) = &self.standby {
+            standby.give_back();
+        }
     }
 
     /// The environment without a leadership.

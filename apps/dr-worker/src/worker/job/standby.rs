@@ -1,0 +1,572 @@
+//! The standby of a job: the program that runs on every member that does not lead.
+//!
+//! ```text
+//!              keep: starts it, restarts it, tells it who leads
+//!                │
+//!                ▼            take                      arm ─▶ promote ─▶ ready
+//!   Standby { run, no deadline } ──▶ JobSlot { run } ──▶ the same process, with the leader's deadline
+//!                ▲                                        │
+//!                └── give_back ◀── disarm ◀── demote ◀────┤  planned
+//!                └── give_back, and a new start ◀── gone ◀┘  the lease has ended, or the stop has
+//! ```
+//!
+//! A process belongs to one of the two at any time: to [`Standby`], which starts nothing from `take` to `give_back`, or to the
+//! slot, whose stop ends whatever it has. So two of the job's programs never run at once on a node. The guard has confirmed the
+//! deadline of the leadership before promote begins, and loses it only after demote has ended.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use election_core::internals::record::Current;
+use job_guard::{
+    Deadline, ExitCodes, Guards, Job, JobRun, KILL_RESERVE, OneShot, ProcessState, ProcessStatus, WorkTime,
+    own_file,
+};
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::watch;
+use zk_session::BootTime;
+
+use super::{described::guards_in, env, env::JobEnv, error::JobError, hook::HookRuns};
+use crate::config::{JobSpec, RoleChange, STANDBY_VARIABLES, StandbySpec};
+
+/// The name of the job's program, or of its standby's: of its last output and its cgroup.
+pub(crate) fn kept_name(job: &str, standby: bool) -> String {
+    if standby { format!("{job} (standby)") } else { job.to_owned() }
+}
+
+/// What a program of the job is told about its role, as `DR_LEADERSHIP_FILE` has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct RoleFacts {
+    role: &'static str,
+    term: u64,
+    /// Only the leader has one.
+    token: Option<u64>,
+    leader: Option<String>,
+    address: Option<String>,
+    site: Option<String>,
+}
+
+impl RoleFacts {
+    /// A standby of this leader; of none before the first one is known.
+    fn of_standby(leader: Option<&Current>) -> Self {
+        Self {
+            role: "standby",
+            term: leader.map_or(0, |leader| leader.term),
+            token: None,
+            leader: leader.map(|leader| leader.member.to_string()),
+            address: leader.and_then(|leader| leader.endpoint.clone()),
+            site: leader.map(|leader| leader.site.to_string()),
+        }
+    }
+
+    /// A standby after the leadership of that term, whose successor is not known yet.
+    fn after(term: u64) -> Self {
+        Self { term, ..Self::of_standby(None) }
+    }
+
+    /// The variables, on top of these.
+    fn over(&self, mut all: BTreeMap<String, String>, file: &str) -> BTreeMap<String, String> {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let values = [
+            self.role.to_owned(),
+            text(&self.leader),
+            text(&self.address),
+            text(&self.site),
+            file.to_owned(),
+        ];
+        all.extend(env::variables(STANDBY_VARIABLES, values));
+        all.insert("DR_TERM".to_owned(), self.term.to_string());
+        if self.token.is_none() {
+            all.remove("DR_FENCING_TOKEN");
+        }
+        all
+    }
+}
+
+/// A standby that is stopped for a while.
+pub(crate) struct Resting(Arc<Standby>);
+
+impl Drop for Resting {
+    fn drop(&mut self) {
+        self.0.state.lock().is_over = false;
+        self.0.turn();
+    }
+}
+
+/// The standby of a job on this member.
+#[derive(Debug)]
+pub(crate) struct Standby {
+    /// The environment of the member, without a leadership.
+    env: JobEnv,
+    /// The address of this member's work.
+    address: String,
+    guards: Guards,
+    /// `DR_LEADERSHIP_FILE`
+    file: PathBuf,
+    state: Mutex<StandbyState>,
+    /// Counts the changes of the state.
+    turns: watch::Sender<u64>,
+    /// The term that the file has.
+    written: tokio::sync::Mutex<u64>,
+    /// Its promotions and the like, which end before another one begins.
+    commands: HookRuns,
+}
+
+#[derive(Debug)]
+struct StandbyState {
+    spec: Arc<JobSpec>,
+    /// Who leads, by the newest term that is known.
+    leader: RoleFacts,
+    /// What the run was told last.
+    told: RoleFacts,
+    /// The term of the last leadership here.
+    led: u64,
+    run: Option<Arc<JobRun>>,
+    /// A leadership has the job's program.
+    is_taken: bool,
+    /// Nothing keeps it running yet, or this worker ends.
+    is_over: bool,
+    /// Restarts of all earlier runs.
+    restarts: u64,
+}
+
+impl Standby {
+    /// `None` if the job has none.
+    pub(crate) fn of(
+        spec: &Arc<JobSpec>,
+        env: JobEnv,
+        address: String,
+        guards: Guards,
+        file: PathBuf,
+    ) -> Option<Self> {
+        spec.standby.as_ref()?;
+        let state = StandbyState {
+            spec: Arc::clone(spec),
+            leader: RoleFacts::of_standby(None),
+            told: RoleFacts::of_standby(None),
+            led: 0,
+            run: None,
+            is_taken: false,
+            is_over: true,
+            restarts: 0,
+        };
+        Some(Self {
+            env,
+            address,
+            guards,
+            file,
+            state: Mutex::new(state),
+            turns: watch::Sender::new(0),
+            written: tokio::sync::Mutex::new(0),
+            commands: HookRuns::default(),
+        })
+    }
+
+    fn turn(&self) {
+        self.turns.send_modify(|turns| *turns += 1);
+    }
+
+    fn keys(&self) -> (Arc<JobSpec>, StandbySpec) {
+        let spec = Arc::clone(&self.state.lock().spec);
+        let standby = spec.standby.clone().unwrap_or_default();
+        (spec, standby)
+    }
+
+    /// The standby's program. It has another name than the leader's, so that neither its cgroup nor its last output is taken for
+    /// those of the job.
+    fn job(&self, facts: &RoleFacts) -> Job {
+        let (spec, standby) = self.keys();
+        let job = spec.job(&self.env);
+        Job {
+            name: kept_name(&spec.name, true),
+            command: standby.command,
+            env: facts.over(job.env.clone(), &self.file.to_string_lossy()),
+            ready: standby.ready,
+            stop_timeout: standby.stop_timeout,
+            restart: standby.restart,
+            exit_codes: ExitCodes::default(),
+            // The check is of what leads.
+            liveness: None,
+            freezes: false,
+            ..job
+        }
+    }
+
+    /// The environment of the leader's program and of promote.
+    pub(crate) fn leader_env(&self, env: &JobEnv, all: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        self.leads(env).over(all, &self.file.to_string_lossy())
+    }
+
+    fn leads(&self, env: &JobEnv) -> RoleFacts {
+        RoleFacts {
+            role: "leader",
+            term: env.term,
+            token: Some(env.fencing_token),
+            leader: Some(self.env.member.clone()),
+            address: Some(self.address.clone()),
+            site: Some(self.env.site.clone()),
+        }
+    }
+
+    /// Changes the job's configuration: the next start has it.
+    pub(crate) fn set_spec(&self, spec: &Arc<JobSpec>) {
+        self.state.lock().spec = Arc::clone(spec);
+    }
+
+    /// Another leader is READY. One of an older term is no news.
+    pub(crate) fn leader_changed(&self, leader: &Current) {
+        let facts = RoleFacts::of_standby(Some(leader));
+        let mut state = self.state.lock();
+        if facts.term > state.leader.term {
+            state.leader = facts;
+            drop(state);
+            self.turn();
+        }
+    }
+
+    /// Keeps the standby running while no leadership has the job's program, until it is dropped.
+    pub(crate) async fn keep(self: Arc<Self>) {
+        let mut turns = self.turns.subscribe();
+        self.state.lock().is_over = false;
+        loop {
+            turns.borrow_and_update();
+            let Some((run, facts)) = self.begin().await else {
+                if turns.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            let end = tokio::select! {
+                biased;
+                // It ends as well when a new leader has the standby restarted.
+                () = self.attend(&run, facts) => continue,
+                end = run.finished() => end,
+            };
+            if !self.forget(&run) {
+                continue;
+            }
+            let pause = self.keys().1.restart.backoff_max;
+            tracing::error!(job = self.env.job, "the standby is started again in {pause:?}: {end}");
+            self.turn();
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// The standby that runs, which is started if no leadership has the job's program, with what it was told.
+    async fn begin(&self) -> Option<(Arc<JobRun>, RoleFacts)> {
+        let facts = self.state.lock().leader.clone();
+        self.write(&facts).await;
+        let job = self.job(&facts);
+        let mut state = self.state.lock();
+        if state.is_taken || state.is_over {
+            return None;
+        }
+        let run = match &state.run {
+            // It was demoted, and knows no later leader.
+            Some(run) => Arc::clone(run),
+            None => {
+                let guards = guards_in(&self.guards, &self.env);
+                let run = Arc::new(JobRun::start(job, WorkTime::unlimited(), guards));
+                (state.run, state.told) = (Some(Arc::clone(&run)), facts);
+                run
+            }
+        };
+        let told = state.told.clone();
+        drop(state);
+        self.turn();
+        Some((run, told))
+    }
+
+    /// No process of this run is left. Returns whether it was the standby's.
+    fn forget(&self, run: &Arc<JobRun>) -> bool {
+        let mut state = self.state.lock();
+        let is_own = state.run.as_ref().is_some_and(|own| Arc::ptr_eq(own, run));
+        if is_own {
+            state.restarts += u64::from(run.status().borrow().restarts);
+            state.run = None;
+        }
+        is_own
+    }
+
+    /// Tells the running standby who leads. Returns when it is not the standby any more.
+    async fn attend(&self, run: &Arc<JobRun>, mut told: RoleFacts) {
+        let mut turns = self.turns.subscribe();
+        loop {
+            turns.borrow_and_update();
+            let (is_own, leader) = {
+                let state = self.state.lock();
+                let is_own = state.run.as_ref().is_some_and(|own| Arc::ptr_eq(own, run));
+                (is_own, state.leader.clone())
+            };
+            if !is_own {
+                return;
+            }
+            if leader.term > told.term {
+                let taken = async {
+                    let mut turns = self.turns.subscribe();
+                    loop {
+                        if self.state.lock().is_taken || turns.changed().await.is_err() {
+                            return;
+                        }
+                    }
+                };
+                tokio::select! {
+                    followed = self.follow(run, &leader) => {
+                        if let Err(why) = followed {
+                            tracing::warn!(job = self.env.job, "the standby does not follow the new leader: {why}");
+                        }
+                    }
+                    () = taken => continue,
+                }
+                told = leader;
+                continue;
+            }
+            if turns.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn follow(&self, run: &Arc<JobRun>, leader: &RoleFacts) -> Result<(), JobError> {
+        self.write(leader).await;
+        let (spec, standby) = self.keys();
+        run.change(self.job(leader));
+        match &standby.follow {
+            RoleChange::None => Ok(()),
+            RoleChange::Signal(signal) => {
+                run.signal(*signal).await;
+                Ok(())
+            }
+            RoleChange::Exec { command, timeout } => {
+                let env = leader.over(self.env.over(&spec.env), &self.file.to_string_lossy());
+                self.change(spec, "follow", (command.clone(), *timeout), env, None).await
+            }
+            RoleChange::Restart => {
+                run.stop(BootTime::now() + standby.stop_timeout + KILL_RESERVE).await;
+                self.forget(run);
+                self.turn();
+                Ok(())
+            }
+        }
+    }
+
+    /// A leadership takes the job's program. From now on nothing is started here until [`give_back`](Self::give_back).
+    pub(crate) fn take(&self) -> Option<Arc<JobRun>> {
+        let mut state = self.state.lock();
+        state.is_taken = true;
+        let run = state.run.take();
+        state.restarts += run.as_ref().map_or(0, |run| u64::from(run.status().borrow().restarts));
+        drop(state);
+        self.turn();
+        run
+    }
+
+    /// The leader's program begins, with this in the file.
+    pub(crate) async fn announce(&self, env: &JobEnv) {
+        self.commands.gone().await;
+        self.state.lock().led = env.term;
+        self.write(&self.leads(env)).await;
+    }
+
+    /// What a standby is told after the leadership here.
+    fn after_leading(&self) -> RoleFacts {
+        let mut state = self.state.lock();
+        if state.leader.term <= state.led {
+            state.leader = RoleFacts::after(state.led);
+        }
+        state.leader.clone()
+    }
+
+    /// The leadership has ended, and runs nothing any more.
+    pub(crate) fn give_back(&self) {
+        self.after_leading();
+        self.state.lock().is_taken = false;
+        self.turn();
+    }
+
+    /// Makes the leader's program of what was [taken](Self::take). `Ok(false)`: no process of it is left, and the job's own
+    /// command is to be started.
+    ///
+    /// # Errors
+    /// Why it was not promoted. It is to be stopped then.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the program is to be stopped; promote is killed, and [`gone`](Self::gone) waits for its end.
+    pub(crate) async fn promote(
+        &self,
+        run: &JobRun,
+        env: &JobEnv,
+        job: Job,
+        time: WorkTime,
+        by: Deadline,
+    ) -> Result<bool, JobError> {
+        self.commands.gone().await;
+        let (spec, standby) = self.keys();
+        let process = run.status().borrow().clone();
+        let runs = matches!(process.state, ProcessState::Starting | ProcessState::Running);
+        // One that is only about to be started has nothing to promote.
+        let runs = runs && process.pid.is_some();
+        if standby.promote == RoleChange::Restart || !runs {
+            run.stop(BootTime::now() + standby.stop_timeout + KILL_RESERVE).await;
+            self.announce(env).await;
+            return Ok(false);
+        }
+        self.armed(run.arm(job, time).await)?;
+        self.announce(env).await;
+        match standby.promote {
+            RoleChange::Signal(signal) => run.signal(signal).await,
+            RoleChange::Exec { command, timeout } => {
+                let all = self.leader_env(env, env.over(&spec.env));
+                self.change(spec, "promote", (command, timeout), all, Some(by)).await?;
+            }
+            RoleChange::None | RoleChange::Restart => {}
+        }
+        run.probe().await;
+        Ok(true)
+    }
+
+    /// Makes a standby of the leader's program, if demote is a command, and keeps it. `Ok(false)`: it is to be stopped.
+    ///
+    /// # Errors
+    /// Why it is no standby. It is to be stopped then.
+    ///
+    /// # Cancel safety
+    /// As [`promote`](Self::promote).
+    pub(crate) async fn demote(
+        &self,
+        run: &Arc<JobRun>,
+        env: &JobEnv,
+        by: Deadline,
+    ) -> Result<bool, JobError> {
+        let (spec, standby) = self.keys();
+        let RoleChange::Exec { command, timeout } = standby.demote else { return Ok(false) };
+        if self.state.lock().is_over {
+            return Ok(false);
+        }
+        let all = self.leader_env(env, env.over(&spec.env));
+        self.change(spec, "demote", (command, timeout), all, Some(by)).await?;
+        let facts = self.after_leading();
+        self.armed(run.arm(self.job(&facts), WorkTime::unlimited()).await)?;
+        run.probe().await;
+        let mut state = self.state.lock();
+        (state.run, state.told) = (Some(Arc::clone(run)), facts);
+        Ok(true)
+    }
+
+    fn armed(&self, armed: Result<(), String>) -> Result<(), JobError> {
+        armed.map_err(|why| JobError::NotArmed { job: self.env.job.clone(), why })
+    }
+
+    async fn change(
+        &self,
+        spec: Arc<JobSpec>,
+        name: &'static str,
+        (command, timeout): (Vec<String>, Duration),
+        env: BTreeMap<String, String>,
+        by: Option<Deadline>,
+    ) -> Result<(), JobError> {
+        let command = OneShot {
+            command,
+            env,
+            timeout,
+            by,
+            working_dir: spec.working_dir.clone(),
+            no_new_privileges: spec.no_new_privileges,
+            run_as: spec.run_as.clone(),
+            logs_errors: true,
+            ..OneShot::new(format!("job {} {name}", spec.name))
+        };
+        self.commands.run_change(spec, name, command, self.guards.clone()).await
+    }
+
+    /// Waits until no command of the standby is left.
+    pub(crate) async fn gone(&self) {
+        self.commands.gone().await;
+    }
+
+    /// Stops the standby for good: this worker ends. Returns when no process of it is left.
+    pub(crate) async fn end(&self, hastened: impl Future<Output = ()>) {
+        let run = {
+            let mut state = self.state.lock();
+            state.is_over = true;
+            state.run.clone()
+        };
+        self.turn();
+        if let Some(run) = run {
+            let by = BootTime::now() + self.keys().1.stop_timeout + KILL_RESERVE;
+            tokio::select! {
+                _ = run.stop(by) => {}
+                () = hastened => drop(run.stop(BootTime::now()).await),
+            }
+        }
+        self.commands.gone().await;
+    }
+
+    /// Stops the standby for a while, so that another program of this process may begin. Dropped, what is returned has it
+    /// started again. No process of it is left when this returns.
+    pub(crate) async fn rest(self: &Arc<Self>) -> Resting {
+        let resting = Resting(Arc::clone(self));
+        self.end(std::future::pending()).await;
+        resting
+    }
+
+    /// The process of the standby; `None` while a leadership has the job's program.
+    pub(crate) fn process(&self) -> Option<ProcessStatus> {
+        let state = self.state.lock();
+        let run = state.run.as_ref().filter(|_| !state.is_taken);
+        let stopped = ProcessStatus { state: ProcessState::Stopped, ..ProcessStatus::starting() };
+        (!state.is_taken).then(|| run.map_or(stopped, |run| run.status().borrow().clone()))
+    }
+
+    /// How often the standby was restarted since the worker was started.
+    pub(crate) fn restarts(&self) -> u64 {
+        let state = self.state.lock();
+        let now = state.run.as_ref().map_or(0, |run| run.status().borrow().restarts);
+        state.restarts + u64::from(now)
+    }
+
+    /// Why this member is not fit to lead for its standby; `None` if it is.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let is_required = self.keys().1.required;
+        let process =
+            self.process().filter(|process| is_required && process.state != ProcessState::Running)?;
+        let last = process.problem.map(|problem| format!(" ({problem})")).unwrap_or_default();
+        Some(format!("the standby is {}{last}", process.state))
+    }
+
+    /// Calls `seen` after each change of the standby's process, until it is dropped.
+    pub(crate) async fn watch(&self, seen: impl Fn()) {
+        let mut turns = self.turns.subscribe();
+        loop {
+            turns.borrow_and_update();
+            let mut status = self.state.lock().run.as_ref().map(|run| run.status());
+            seen();
+            let same_run = async {
+                if let Some(status) = &mut status {
+                    while status.changed().await.is_ok() {
+                        seen();
+                    }
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                turned = turns.changed() => if turned.is_err() { return },
+                () = same_run => {}
+            }
+        }
+    }
+
+    /// Replaces the file as a whole, unless it has a newer term.
+    async fn write(&self, facts: &RoleFacts) {
+        let mut written = self.written.lock().await;
+        if facts.term < *written {
+            return;
+        }
+        *written = facts.term;
+        let (file, content) = (self.file.clone(), serde_json::to_vec(facts).unwrap_or_default());
+        let replaced = tokio::task::spawn_blocking(move || own_file::replace_for_all(&file, &content)).await;
+        if let Ok(Err(error)) = replaced {
+            tracing::error!(job = self.env.job, path = %self.file.display(), %error, "can't write the leadership file");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! A job with standbys: its program runs on every member, and is promoted where it leads.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+
+use crate::support::{
+    Outcome, Running,
+    stage::{Stage, leads},
+    until,
+};
+
+/// A program that writes what it is told, and runs on.
+fn program(word: &str) -> String {
+    let script = format!(
+        "echo {word} $$ $DR_ROLE $DR_LEADER >> $JOURNALS/$DR_MEMBER; trap 'exit 0' TERM; while :; do sleep 0.05; done"
+    );
+    serde_json::json!(["/bin/sh", "-c", script]).to_string()
+}
+
+/// A command that writes what it is told.
+fn change(word: &str, told: &str) -> String {
+    let script = format!("echo {word} {told} >> $JOURNALS/$DR_MEMBER");
+    let command = serde_json::json!(["/bin/sh", "-c", script]).to_string();
+    format!("{{ kind = \"exec\", command = {command} }}")
+}
+
+impl Stage {
+    fn standby_worker(&self, id: &str, site: &str, more: &[&str]) -> Running {
+        Running::start(&mut self.standby_command(id, site, more))
+    }
+
+    fn standby_command(&self, id: &str, site: &str, more: &[&str]) -> Command {
+        let env = format!("job.orders.env={{ JOURNALS = \"{}\" }}", self.dir.path().display());
+        let command = format!("job.orders.command={}", program("leader"));
+        let standby = format!("job.orders.standby.command={}", program("standby"));
+        let settings = [&env, &command, &standby, "job.orders.ready.after=0s", "policy.min_tenure=0s"];
+        let settings = [&settings[..], &["job.orders.standby.ready.after=0s"], more].concat();
+        self.worker_command(id, site, &settings)
+    }
+
+    fn written(&self, id: &str) -> Vec<String> {
+        let path: PathBuf = self.dir.path().join(id);
+        fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    fn last_pid(&self, id: &str, word: &str) -> Option<Pid> {
+        let lines = self.written(id);
+        let line = lines.iter().rfind(|line| line.starts_with(word))?;
+        line.split(' ').nth(1)?.parse().ok().map(Pid::from_raw)
+    }
+}
+
+fn is_alive(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+fn standby_of(worker: &Running) -> Value {
+    let (_, body) = worker.http("GET", "/status");
+    let status: Value = serde_json::from_str(&body).unwrap_or_default();
+    status["jobs"]["orders"]["standby"].clone()
+}
+
+#[test]
+fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
+    let stage = Stage::new("/standbys-exec");
+    let promote = format!(
+        "job.orders.standby.promote={}",
+        change("promote", "$DR_ROLE $DR_TERM $DR_FENCING_TOKEN $(cat $DR_LEADERSHIP_FILE)")
+    );
+    let demote = format!("job.orders.standby.demote={}", change("demote", "$DR_TERM"));
+    let follow =
+        format!("job.orders.standby.follow={}", change("follow", "$DR_LEADER $DR_LEADER_SITE $DR_TERM"));
+    let settings = [promote.as_str(), &demote, &follow];
+    let mut east = stage.standby_worker("east-1", "east", &settings);
+    until("the first leads", || leads(&east));
+    assert_eq!(standby_of(&east), Value::Null, "the leader has none");
+    let mut west = stage.standby_worker("west-1", "west", &settings);
+    until("the standby is ready", || standby_of(&west)["state"] == "running");
+    let standby = stage.last_pid("west-1", "standby").expect("it has begun");
+    assert_eq!(standby_of(&west)["pid"], standby.as_raw());
+    until("/standby", || west.code("/standby") == 200);
+    assert_eq!(east.code("/standby"), 503);
+    let (_, metrics) = west.http("GET", "/metrics");
+    let running =
+        metrics.lines().find(|line| line.starts_with("dr_standby_state") && line.contains("running"));
+    assert!(running.is_some_and(|line| line.ends_with(" 1")), "{metrics}");
+    until("it is told who leads, at its start or later", || {
+        let knows = |line: &String| line.ends_with("standby east-1") || line == "follow east-1 east 1";
+        stage.written("west-1").iter().any(knows)
+    });
+
+    stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
+    until("the second leads", || leads(&west));
+    let lines = stage.written("west-1");
+    assert!(!lines.iter().any(|line| line.starts_with("leader")), "the same process: {lines:?}");
+    let promoted = lines.iter().find(|line| line.starts_with("promote leader 2 ")).expect("promoted");
+    let facts: Value =
+        serde_json::from_str(&promoted[promoted.find('{').expect("the file")..]).expect("JSON");
+    assert_eq!((&facts["role"], &facts["term"]), (&"leader".into(), &2.into()), "{promoted}");
+    assert!(promoted.contains(&format!(" {} ", facts["token"])), "{promoted}");
+    assert!(is_alive(standby));
+    // The former leader's program is the standby now.
+    assert!(stage.written("east-1").iter().any(|line| line == "demote 1"), "{:?}", stage.written("east-1"));
+    until("it follows", || stage.written("east-1").iter().any(|line| line == "follow west-1 west 2"));
+    let file = stage.dir.path().join("state/east-1.orders.leadership.json");
+    let facts: Value = serde_json::from_slice(&fs::read(file).expect("the file")).expect("JSON");
+    let told = (&facts["role"], &facts["leader"], &facts["token"]);
+    assert_eq!(told, (&"standby".into(), &"west-1".into(), &Value::Null));
+    let former = standby_of(&east)["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
+    let former = former.expect("it runs");
+
+    // What was promoted ends with its worker.
+    west.signal(Signal::SIGKILL);
+    west.ended();
+    until("its end", || !is_alive(standby));
+    until("the first leads again", || leads(&east));
+    assert!(is_alive(former), "the same process again");
+    kill(former, Signal::SIGKILL).expect("it lives");
+    until("it is restarted as the leader", || {
+        stage.last_pid("east-1", "leader").is_some_and(|pid| pid != former && is_alive(pid))
+    });
+    let last = stage.last_pid("east-1", "leader").expect("it runs");
+    east.signal(Signal::SIGTERM);
+    assert_eq!(east.ended().code(), Some(0));
+    assert!(!is_alive(last));
+}
+
+#[test]
+fn promote_by_restart_never_has_two_programs_and_a_required_standby_decides_who_is_elected() {
+    let stage = Stage::new("/standbys-restart");
+    let ready = format!(
+        "job.orders.standby.ready={{ kind = \"exec\", command = [\"test\", \"-e\", \"{}/ready\"], interval = \"50ms\" }}",
+        stage.dir.path().display()
+    );
+    let settings = ["job.orders.standby.required=true", "job.orders.standby.stop_timeout=2s", ready.as_str()];
+    let mut east = stage.standby_worker("east-1", "east", &settings);
+    until("its standby runs", || stage.last_pid("east-1", "standby").is_some());
+    until("it is not fit", || stage.operator(&["list"]).stdout.contains("the standby is starting"));
+    assert!(!leads(&east));
+    fs::write(stage.dir.path().join("ready"), "").expect("a file");
+    until("it leads", || leads(&east));
+    let (standby, leader) = (stage.last_pid("east-1", "standby"), stage.last_pid("east-1", "leader"));
+    assert!(!is_alive(standby.expect("it ran")) && is_alive(leader.expect("it runs")));
+    let west = stage.standby_worker("west-1", "west", &settings);
+    until("it is ready", || west.code("/standby") == 200);
+    // The next program of the worker starts the standby again, and the leader's program runs through.
+    for (worker, id, site) in [(&west, "west-1", "west"), (&east, "east-1", "east")] {
+        let before = stage.last_pid(id, "standby");
+        Outcome::of(stage.standby_command(id, site, &settings).arg("upgrade")).assert(0, &[]);
+        until("it goes on", || leads(worker) || worker.code("/standby") == 200);
+        assert_eq!(before == stage.last_pid(id, "standby"), id == "east-1");
+    }
+    assert!(is_alive(leader.expect("it runs")));
+    stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
+    until("it leads", || leads(&west));
+    until("the former leader is a standby", || standby_of(&east)["state"] == "running");
+    assert!(!is_alive(leader.expect("it ran")));
+    let standby = stage.last_pid("east-1", "standby").expect("it runs");
+    east.signal(Signal::SIGTERM);
+    assert_eq!(east.ended().code(), Some(0));
+    assert!(!is_alive(standby));
+}
+
+#[test]
+fn a_promote_that_fails_or_hangs_costs_the_process_and_the_takeover() {
+    let stage = Stage::new("/standbys-fail");
+    let mut east = stage.standby_worker("east-1", "east", &[]);
+    until("the first leads", || leads(&east));
+    let fails = r#"job.orders.standby.promote={ kind = "exec", command = ["false"] }"#;
+    let west = stage.standby_worker("west-1", "west", &[fails, "policy.exclusion=1s"]);
+    for _ in 0..2 {
+        until("the standby is ready", || standby_of(&west)["state"] == "running");
+        let standby = stage.last_pid("west-1", "standby").expect("it has begun");
+        stage.operator(&["switchover", "--to-site", "west"]).assert(0, &[]);
+        until("a new standby after the failure", || {
+            stage.last_pid("west-1", "standby").is_some_and(|pid| pid != standby)
+        });
+        assert!(!is_alive(standby), "two at once");
+        until("the first leads again", || leads(&east));
+    }
+    let written = stage.written("west-1");
+    assert!(!written.iter().any(|line| line.starts_with("leader")), "{written:?}");
+
+    // A promote that hangs, and a worker that is frozen meanwhile: the guard has the deadline already.
+    drop(west);
+    let hangs =
+        r#"job.orders.standby.promote={ kind = "exec", command = ["sleep", "600"], timeout = "10m" }"#;
+    let west = stage.standby_worker("west-2", "west", &[hangs]);
+    until("the standby is ready", || standby_of(&west)["state"] == "running");
+    let standby = stage.last_pid("west-2", "standby").expect("it has begun");
+    east.signal(Signal::SIGKILL);
+    east.ended();
+    until("it is being promoted", || {
+        let (_, body) = west.http("GET", "/status");
+        serde_json::from_str::<Value>(&body).is_ok_and(|s| s["jobs"]["orders"]["role"] == "taking-over")
+            && standby_of(&west).is_null()
+    });
+    west.signal(Signal::SIGSTOP);
+    until("the end of the process by the lease", || !is_alive(standby));
+    west.signal(Signal::SIGCONT);
+}
