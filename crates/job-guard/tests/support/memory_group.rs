@@ -1,6 +1,7 @@
 //! A memory cgroup, of either version.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::unistd::Pid;
@@ -41,7 +42,10 @@ const VERSIONS: [Files; 2] = [
 impl MemoryGroup {
     /// `None`, loudly, where this user can't have one.
     pub fn new(name: &str) -> Option<MemoryGroup> {
-        let name = format!("dr-test-{name}-{}", std::process::id());
+        // Tests of one name run side by side.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("dr-test-{name}-{}-{number}", std::process::id());
         for files in &VERSIONS {
             let dir = Path::new(files.root).join(&name);
             if std::fs::create_dir(&dir).is_err() {
