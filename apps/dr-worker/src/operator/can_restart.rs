@@ -44,10 +44,8 @@ async fn judge(operator: &Operator, arguments: &CanRestartArguments) -> Result<R
     let statuses = WorkerStatuses::new(operator.workers());
     let (mut jobs, mut absent) = (Vec::new(), None);
     for (job, snapshot) in snapshots(operator, None).await? {
-        let (policy, strategy) =
-            (operator.config.engine_of(&job), operator.config.policy_of(&job).strategy());
         let now_ms = unix_ms();
-        let explained = Explained::new(&job, &snapshot, &policy, &*strategy, now_ms);
+        let explained = Explained::new(&job, &snapshot, &operator.config, now_ms);
         let skipped = statuses.skipped(&job, &snapshot).await;
         absent = absent.or_else(|| is_absent(member, &snapshot, now_ms));
         let cluster = Cluster::new(operator.root(), &job, snapshot, now_ms);

@@ -53,11 +53,9 @@ pub(super) fn show(
     is_move: bool,
     how: Output,
 ) -> Result<(), Error> {
-    let config = &operator.config;
-    let (policy, strategy) = (config.engine_of(job), config.policy_of(job).strategy());
-    let (now, at) = ((&policy, &*strategy), unix_ms());
-    let mut simulated = Simulated::new(job, changed, WhatIf::default(), now, now, at);
-    let explained = Explained::new(job, changed, &policy, &*strategy, at);
+    let (config, at) = (&operator.config, unix_ms());
+    let mut simulated = Simulated::new(job, changed, WhatIf::default(), config, config, at);
+    let explained = Explained::new(job, changed, config, at);
     let next = explained.next.sentence.as_str();
     let slots = || explained.slots.iter().filter(|_| is_move);
     if how == Output::Json {

@@ -16,7 +16,7 @@ use crate::{
     advice,
     config::Sources,
     error::Error,
-    view::{self, Candidate, Explained, ExplainedSlot, diagnose, statuses},
+    view::{Candidate, Explained, ExplainedSlot, diagnose, statuses},
     wall::unix_ms,
 };
 
@@ -81,10 +81,7 @@ fn warn_of(explained: &Explained) {
 async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Explained>, Error> {
     let mut all = Vec::new();
     for (job, snapshot) in snapshots(operator, job).await? {
-        let config = &operator.config;
-        let (policy, strategy) = (config.engine_of(&job), config.policy_of(&job).strategy());
-        let mut explained = Explained::new(&job, &snapshot, &policy, &*strategy, unix_ms());
-        explained.other_policy = view::other_policy(&config.fingerprint_of(&job), &snapshot);
+        let mut explained = Explained::new(&job, &snapshot, &operator.config, unix_ms());
         explained.skipped = statuses::skipped(operator.workers(), &job, &snapshot).await;
         let observer = operator.observer().await?;
         explained.problems =

@@ -3,10 +3,8 @@
 
 use election_admin::{Decision, LeaderZnode, Snapshot};
 use election_core::{
-    config::Policy,
     internals::record::Elected,
     status::{Reason, Skipped},
-    strategy::Strategy,
 };
 use serde_json::json;
 
@@ -88,17 +86,12 @@ fn assert_in_guide(command: &str, text: &str) {
 
 fn imagine(what_if: WhatIf, more: &[&str]) -> Simulated {
     let (now, then) = (policies(&[]), policies(more));
-    let of = |config: &OperatorConfig| (config.engine_of("orders"), config.policy_of("orders").strategy());
-    let ((policy, strategy), (policy_then, strategy_then)) = (of(&now), of(&then));
-    let now: (&Policy, &dyn Strategy) = (&policy, &*strategy);
-    Simulated::new("orders", &after_an_outage(), what_if, now, (&policy_then, &*strategy_then), NOW_MS)
+    Simulated::new("orders", &after_an_outage(), what_if, &now, &then, NOW_MS)
 }
 
 #[test]
 fn the_example_of_explain_is_what_is_printed() {
-    let config = policies(&[]);
-    let (policy, strategy) = (config.engine_of("orders"), config.policy_of("orders").strategy());
-    let mut explained = Explained::new("orders", &after_an_outage(), &policy, &*strategy, NOW_MS);
+    let mut explained = Explained::new("orders", &after_an_outage(), &policies(&[]), NOW_MS);
     assert!(!explained.other_line);
     explained.skipped = Some(Skipped {
         reason: Reason::BetterAfter,

@@ -74,8 +74,7 @@ async fn left_to_do(operator: &Operator, job: &str, snapshot: &Snapshot) -> Opti
     if let Some((_, named)) = taking_over {
         return Some(format!("{} of site {} has yet to take over", named.member, named.site));
     }
-    let (policy, strategy) = (operator.config.engine_of(job), operator.config.policy_of(job).strategy());
-    let next = Explained::new(job, snapshot, &policy, &*strategy, unix_ms()).next;
+    let next = Explained::new(job, snapshot, &operator.config, unix_ms()).next;
     let told = WorkerStatuses::new(operator.workers()).skipped(job, snapshot).await;
     let leaders = snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record);
     if let Some(leader) = leaders.into_iter().find(|leader| is_closed(&snapshot.control, leader)) {

@@ -162,10 +162,7 @@ impl PresentOverlay {
             if text.is_empty() { Some(without) } else { without.with_overlay(&self.job, 0, text).ok() }
         };
         let then = is_known.then(then).flatten()?;
-        let (policy, strategy) = (now.engine_of(&self.job), now.policy_of(&self.job).strategy());
-        let (policy_then, strategy_then) = (then.engine_of(&self.job), then.policy_of(&self.job).strategy());
-        let (now, then) = ((&policy, &*strategy), (&policy_then, &*strategy_then));
-        let simulated = Simulated::new(&self.job, snapshot, WhatIf::default(), now, then, unix_ms());
+        let simulated = Simulated::new(&self.job, snapshot, WhatIf::default(), now, &then, unix_ms());
         let moved = simulated.slots.into_iter().find(|slot| !slot.unchanged)?;
         Some(moved.sentence)
     }

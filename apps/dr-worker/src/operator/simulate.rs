@@ -15,7 +15,6 @@ use crate::{
     config::{self, OperatorConfig, Sources},
     error::Error,
     view::{Simulated, SimulatedSlot, WhatIf},
-    wall::unix_ms,
 };
 
 /// `simulate`
@@ -68,20 +67,17 @@ async fn play(
     job: Option<&str>,
     what_if: &WhatIf,
 ) -> Result<Vec<Simulated>, Error> {
-    let now = &operator.config;
     let mut all = Vec::new();
     let mut unknown = None;
     let snapshots = snapshots(operator, job).await?;
     for (job, snapshot) in &snapshots {
-        // A member may not take part in every job.
-        if let Err(why) = what_if.check(snapshot, &then.policy_of(job).who.site_policy.sites, unix_ms()) {
-            unknown.get_or_insert(format!("{job}: {why}"));
-            continue;
+        match Simulated::checked(job, snapshot, what_if.clone(), &operator.config, then) {
+            Ok(simulated) => all.push(simulated),
+            // A member may not take part in every job.
+            Err(why) => {
+                unknown.get_or_insert(format!("{job}: {why}"));
+            }
         }
-        let (policy, strategy) = (now.engine_of(job), now.policy_of(job).strategy());
-        let (policy_then, strategy_then) = (then.engine_of(job), then.policy_of(job).strategy());
-        let (now, then) = ((&policy, &*strategy), (&policy_then, &*strategy_then));
-        all.push(Simulated::new(job, snapshot, what_if.clone(), now, then, unix_ms()));
     }
     match unknown {
         Some(why) if all.is_empty() => Err(Error::Usage(why)),

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ProblemRow;
-use crate::{advice, schema::Object};
+use crate::{advice, config::OperatorConfig, schema::Object};
 
 /// Why the current leaders lead.
 ///
@@ -171,8 +171,14 @@ pub struct AheadOf {
 }
 
 impl Explained {
-    /// Explains a snapshot by this policy.
-    pub fn new(
+    /// Explains a snapshot by the policy that this configuration has for the job.
+    pub fn new(election: &str, snapshot: &Snapshot, config: &OperatorConfig, unix_ms: u64) -> Self {
+        let (policy, strategy) = (config.engine_of(election), config.policy_of(election).strategy());
+        let other_policy = other_policy(&config.fingerprint_of(election), snapshot);
+        Self { other_policy, ..Self::by(election, snapshot, &policy, &*strategy, unix_ms) }
+    }
+
+    fn by(
         election: &str,
         snapshot: &Snapshot,
         policy: &Policy,

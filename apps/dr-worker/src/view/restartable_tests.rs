@@ -57,8 +57,7 @@ fn judge(member: &str, jobs: &[(&str, Snapshot)]) -> Option<Vec<String>> {
             let slots = format!("policy.slots={}", snapshot.leader_znodes.len());
             let sets = vec!["zookeeper.connect=zk1:2181".to_owned(), slots];
             let config = OperatorConfig::load(&Sources { sets, ..Sources::default() }).unwrap();
-            let (policy, strategy) = (config.engine_of(job), config.policy_of(job).strategy());
-            let explained = Explained::new(job, snapshot, &policy, &*strategy, NOW_MS);
+            let explained = Explained::new(job, snapshot, &config, NOW_MS);
             (Cluster::new("/dr", job, snapshot.clone(), NOW_MS), explained)
         })
         .collect();

@@ -2,18 +2,17 @@ use std::collections::BTreeSet;
 
 use election_admin::{Layout, Snapshot};
 use election_core::{
-    config::{MemberId, Policy, SiteId},
+    config::{MemberId, SiteId},
     internals::{
         explain::{Obstacle, Played, Proposal, Prospect, simulate},
         record::{MemberRecord, Named},
     },
-    strategy::Strategy,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Explained, ExplainedSlot, is_absent};
-use crate::schema::Object;
+use crate::{config::OperatorConfig, schema::Object, wall::unix_ms};
 
 /// The assumptions of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -95,7 +94,7 @@ impl WhatIf {
     ///
     /// # Errors
     /// A sentence with the known ones.
-    pub fn check(&self, snapshot: &Snapshot, configured: &[SiteId], unix_ms: u64) -> Result<(), String> {
+    fn check(&self, snapshot: &Snapshot, configured: &[SiteId], unix_ms: u64) -> Result<(), String> {
         let living: BTreeSet<_> = snapshot.members.iter().map(|m| &m.site).collect();
         for site in &self.without_sites {
             if !living.contains(site) && !configured.contains(site) {
@@ -127,13 +126,29 @@ fn list<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
 }
 
 impl Simulated {
-    /// Simulates a snapshot under these assumptions.
+    /// Simulates a snapshot under these assumptions, by the policies that the job has in two configurations.
+    ///
+    /// # Errors
+    /// What the assumptions name is unknown: a sentence with what is known.
+    pub fn checked(
+        election: &str,
+        snapshot: &Snapshot,
+        what_if: WhatIf,
+        now: &OperatorConfig,
+        then: &OperatorConfig,
+    ) -> Result<Self, String> {
+        let at = unix_ms();
+        what_if.check(snapshot, &then.policy_of(election).who.site_policy.sites, at)?;
+        Ok(Self::new(election, snapshot, what_if, now, then, at))
+    }
+
+    /// The same, of names that are known, at `unix_ms`.
     pub fn new(
         election: &str,
         snapshot: &Snapshot,
         what_if: WhatIf,
-        now: (&Policy, &dyn Strategy),
-        then: (&Policy, &dyn Strategy),
+        now: &OperatorConfig,
+        then: &OperatorConfig,
         unix_ms: u64,
     ) -> Self {
         let mut notes = Vec::new();
@@ -153,6 +168,9 @@ impl Simulated {
             notes.push("assumes that all workers have been restarted with these settings".to_owned());
         }
         let gone = |member: &MemberRecord| what_if.is_gone(member);
+        let (policy, strategy) = (now.engine_of(election), now.policy_of(election).strategy());
+        let (policy_then, strategy_then) = (then.engine_of(election), then.policy_of(election).strategy());
+        let (now, then) = ((&policy, &*strategy), (&policy_then, &*strategy_then));
         let simulation = simulate(&snapshot.seen(), gone, now, then, unix_ms);
         let found = Explained::of(election, snapshot, simulation.then);
         let mut questions = found.slots.into_iter();

@@ -3,7 +3,6 @@
 use crate::znodes::WorkerPaths as _;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use election_admin::Observer;
 use election_core::Paths;
 use metrics::gauge;
 use tokio::{
@@ -14,11 +13,9 @@ use zk_session::Session;
 
 use super::state::{Job, Worker};
 use crate::{
-    commands::drill::{
-        checks::check,
-        gather::{Subject, gather},
-        report::DrillOutcome,
-        runs,
+    commands::{
+        Operator,
+        drill::{checks::check, gather::gather, report::DrillOutcome, runs},
     },
     config::DrillPlan,
     error::Error,
@@ -139,17 +136,9 @@ impl JobDrills {
     }
 
     async fn evaluate(&mut self, name: &str, plan: &DrillPlan) -> Result<(), Error> {
-        let config = self.worker.config();
-        let Some(job) = config.jobs.iter().find(|job| job.name() == plan.job) else { return Ok(()) };
-        let incarnation = self.session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
-        let observer = Observer::new(incarnation);
-        let policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
-        let strategy = job.policy.strategy();
-        let workers = Some(self.worker.workers());
-        let (root, paths) = (self.worker.root(), &self.paths);
-        let zookeeper = &config.zookeeper;
-        let subject = Subject { root, paths, zookeeper, policy: &policy, strategy: &*strategy, workers };
-        let (_, state) = gather(&observer, &subject, plan).await?;
+        let config = self.worker.config().what_if(&[])?;
+        let operator = Operator { config, session: self.session.clone() };
+        let (_, state) = gather(&operator, &self.paths, plan).await?;
         // The result would only be that a drill is under way.
         if state.present.conducted.is_some() {
             return Ok(());

@@ -30,14 +30,13 @@ fn state(snapshot: Snapshot, sets: &[&str]) -> State {
     let sets = [&["zookeeper.connect=zk1:2181", "policy.sites=[\"east\", \"west\"]"], sets].concat();
     let sets = sets.iter().map(|set| (*set).to_owned()).collect();
     let config = OperatorConfig::load(&Sources { sets, ..Sources::default() }).unwrap();
-    let (policy, strategy) = (config.engine_of("orders"), config.policy_of("orders").strategy());
     State {
-        explained: Explained::new("orders", &snapshot, &policy, &*strategy, NOW_MS),
+        explained: Explained::new("orders", &snapshot, &config, NOW_MS),
         cluster: Cluster::new("/dr", "orders", snapshot, NOW_MS),
         predicted: None,
         quorum: None,
         present: Present::default(),
-        min_tenure: policy.min_tenure,
+        min_tenure: config.engine_of("orders").min_tenure,
         unix_ms: NOW_MS,
     }
 }

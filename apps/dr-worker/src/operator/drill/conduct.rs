@@ -10,11 +10,8 @@ use crate::znodes::drills;
 use election_admin::{Observer, Snapshot};
 use election_core::{
     config::MemberId,
-    internals::{
-        explain::explain,
-        record::{
-            FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState, Status, Target,
-        },
+    internals::record::{
+        FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState, Status, Target,
     },
     status::Reason,
     strategy::in_words,
@@ -39,6 +36,7 @@ use crate::{
     },
     error::Error,
     signals::Signals,
+    view::Explained,
     wall::unix_ms,
 };
 
@@ -204,8 +202,7 @@ impl Watched<'_> {
         }
         let config = &self.drill.operator.config;
         let job = &self.drill.plan.job;
-        let (policy, strategy) = (config.engine_of(job), config.policy_of(job).strategy());
-        let explained = explain(&snapshot.seen(), &policy, &*strategy, unix_ms());
+        let explained = Explained::new(job, snapshot, config, unix_ms());
         let mut obstacles = explained.slots.into_iter().flat_map(|slot| slot.obstacles);
         obstacles
             .find(|obstacle| obstacle.reason == Reason::Held)

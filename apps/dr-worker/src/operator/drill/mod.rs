@@ -17,7 +17,6 @@ mod trace;
 
 use crate::znodes::DrillMode;
 use clap::{Args, Subcommand, ValueEnum};
-use election_admin::Observer;
 use election_core::{
     Paths,
     config::{MemberId, SiteId},
@@ -33,7 +32,7 @@ use super::{
 use crate::{
     commands::drill::{
         checks::{self, State, target},
-        gather::{Subject, gather},
+        gather::gather,
         report::{DrillCheck, DrillOutcome, Report},
         runs,
     },
@@ -215,13 +214,7 @@ async fn examine(
     plan: &DrillPlan,
     own_run: Option<&str>,
 ) -> Result<(State, Vec<DrillCheck>), Error> {
-    let observer: Observer = operator.observer().await?;
-    let config = &operator.config;
-    let (policy, strategy) = (config.engine_of(&plan.job), config.policy_of(&plan.job).strategy());
-    let (root, workers) = (operator.root(), operator.workers());
-    let zookeeper = &config.zookeeper;
-    let subject = Subject { root, paths, zookeeper, policy: &policy, strategy: &*strategy, workers };
-    let (snapshot, mut state) = gather(&observer, &subject, plan).await?;
+    let (snapshot, mut state) = gather(operator, paths, plan).await?;
     if own_run.is_some() && state.present.conducted.as_deref() == own_run {
         state.present.conducted = None;
     }

@@ -6,7 +6,6 @@ use axum::{
     extract::{Query, State},
     http::StatusCode,
 };
-use election_admin::Snapshot;
 use election_core::config::{MemberId, SiteId};
 use schemars::JsonSchema;
 
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::{
     config::{OperatorConfig, is_of_policy},
-    view::{self, Cluster, Explained, Restartable, Simulated, WhatIf},
+    view::{Cluster, Explained, Restartable, Simulated, WhatIf},
     wall::unix_ms,
     worker::state::Worker,
 };
@@ -40,12 +39,9 @@ pub(super) struct Assumed {
 pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
-    let config = policies(&worker, &[])?;
-    let (policy, strategy) = (config.engine_of(&seen.job), config.policy_of(&seen.job).strategy());
-    let explained = Explained::new(&seen.job, &seen.snapshot, &policy, &*strategy, unix_ms());
-    let other_policy = view::other_policy(&config.fingerprint_of(&seen.job), &seen.snapshot);
+    let explained = Explained::new(&seen.job, &seen.snapshot, &policies(&worker, &[])?, unix_ms());
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
-    Ok(answer(StatusCode::OK, &Explained { skipped, problems, other_policy, ..explained }))
+    Ok(answer(StatusCode::OK, &Explained { skipped, problems, ..explained }))
 }
 
 /// `/can-restart`: 200 if this worker may be taken down now, else 503 and why.
@@ -57,9 +53,8 @@ pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Answered {
     let mut jobs = Vec::new();
     for job in worker.jobs() {
         let seen = look(&worker, &Which { job: Some(job.slot.name().to_owned()) }).await?;
-        let (policy, strategy) = (config.engine_of(&seen.job), config.policy_of(&seen.job).strategy());
         let now_ms = unix_ms();
-        let explained = Explained::new(&seen.job, &seen.snapshot, &policy, &*strategy, now_ms);
+        let explained = Explained::new(&seen.job, &seen.snapshot, &config, now_ms);
         let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
         let cluster = Cluster::new(worker.root(), &seen.job, seen.snapshot, now_ms);
         jobs.push((Cluster { skipped, ..cluster }, explained));
@@ -78,18 +73,9 @@ pub(super) async fn simulate(
 ) -> Answered {
     let (which, what_if) = read(pairs).map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?;
     let seen = look(&worker, &which).await?;
-    Ok(answer(StatusCode::OK, &imagine(&worker, &seen.job, &seen.snapshot, what_if)?))
-}
-
-fn imagine(worker: &Worker, name: &str, snapshot: &Snapshot, what_if: WhatIf) -> Result<Simulated, Refused> {
-    let (now, then) = (policies(worker, &[])?, policies(worker, &what_if.set)?);
-    what_if
-        .check(snapshot, &then.policy_of(name).who.site_policy.sites, unix_ms())
-        .map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?;
-    let (policy, strategy) = (now.engine_of(name), now.policy_of(name).strategy());
-    let (policy_then, strategy_then) = (then.engine_of(name), then.policy_of(name).strategy());
-    let (now, then) = ((&policy, &*strategy), (&policy_then, &*strategy_then));
-    Ok(Simulated::new(name, snapshot, what_if, now, then, unix_ms()))
+    let (now, then) = (policies(&worker, &[])?, policies(&worker, &what_if.set)?);
+    let simulated = Simulated::checked(&seen.job, &seen.snapshot, what_if, &now, &then);
+    Ok(answer(StatusCode::OK, &simulated.map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?))
 }
 
 /// This worker's policies, with these settings applied.

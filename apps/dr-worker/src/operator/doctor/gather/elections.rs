@@ -94,8 +94,7 @@ fn refused(error: ReadError, facts: &mut Facts) -> Result<(), Error> {
 
 fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> ElectionFacts {
     let config = &operator.config;
-    let (policy, strategy) = (config.engine_of(name), config.policy_of(name).strategy());
-    let explained = Explained::new(name, snapshot, &policy, &*strategy, now_ms);
+    let explained = Explained::new(name, snapshot, config, now_ms);
     let has_elector = snapshot.layout == Layout::Elector;
     let leaders = snapshot.leader_znodes.iter().map(|leader| {
         let leader = leader.as_ref().filter(|leader| leader.record.status == Status::Ready)?;
@@ -130,8 +129,7 @@ fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Elec
             .into_iter()
             .map(|site| {
                 let what_if = WhatIf { without_sites: vec![site.clone()], ..WhatIf::default() };
-                let now = (&policy, &*strategy);
-                let simulated = Simulated::new(name, snapshot, what_if, now, now, now_ms);
+                let simulated = Simulated::new(name, snapshot, what_if, config, config, now_ms);
                 let lost = simulated.slots.iter().find(|slot| {
                     slot.would_lead.is_none() && slot.later.as_ref().is_none_or(|later| later.named.is_none())
                 });
