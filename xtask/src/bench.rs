@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use crate::cargo::{self, Target, cargo};
+use crate::cargo::{self, CargoTarget, cargo};
 use crate::packages;
 
 pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<ExitCode> {
@@ -44,7 +44,7 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
 }
 
 /// The packages whose programs a benchmark starts, apart from its own.
-fn started(name: &str, bench: &Target) -> &'static [&'static str] {
+fn started(name: &str, bench: &CargoTarget) -> &'static [&'static str] {
     match name {
         _ if bench.package == "e2e" => &["dr-worker", "ledger", "e2e"],
         "footprint" => &["dr-worker"],
@@ -53,7 +53,7 @@ fn started(name: &str, bench: &Target) -> &'static [&'static str] {
 }
 
 /// The name of the benchmark, if the target is one: cargo's own kind, or a program whose name ends so.
-fn benchmark(target: &Target) -> Option<&str> {
+fn benchmark(target: &CargoTarget) -> Option<&str> {
     match target.kind.as_str() {
         "bench" => Some(&target.name),
         "bin" => target.name.strip_suffix("-bench"),

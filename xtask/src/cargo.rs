@@ -50,7 +50,7 @@ pub(crate) async fn run(command: &mut Command) -> anyhow::Result<ExitStatus> {
 /// A program that cargo has built.
 #[derive(Debug, Clone)]
 pub(crate) struct Built {
-    pub(crate) target: Target,
+    pub(crate) target: CargoTarget,
     pub(crate) is_test: bool,
     pub(crate) executable: PathBuf,
     /// The package's. Cargo starts its tests there.
@@ -88,7 +88,7 @@ pub(crate) async fn build(command: &mut Command) -> anyhow::Result<Vec<Built>> {
 
 /// A target of a package of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct CargoTarget {
     pub(crate) package: String,
     pub(crate) kind: String,
     pub(crate) name: String,
@@ -96,7 +96,7 @@ pub(crate) struct Target {
     pub(crate) source: PathBuf,
 }
 
-impl Target {
+impl CargoTarget {
     /// Whether it is a test program, of a package's `tests` directory.
     pub(crate) fn is_test(&self) -> bool {
         self.kind == "test"
@@ -104,13 +104,13 @@ impl Target {
 }
 
 /// All targets of the workspace.
-pub(crate) fn targets() -> anyhow::Result<Vec<Target>> {
+pub(crate) fn targets() -> anyhow::Result<Vec<CargoTarget>> {
     let metadata = metadata()?;
     let mut targets = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         for target in package["targets"].as_array().into_iter().flatten() {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            targets.push(Target {
+            targets.push(CargoTarget {
                 package: text(&package["name"]),
                 kind: text(&target["kind"][0]),
                 name: text(&target["name"]),

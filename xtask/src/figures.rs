@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use crate::cargo::{self, Target};
+use crate::cargo::{self, CargoTarget};
 use crate::sources::{Circle, Graph, Sources};
 
 const DEFINITIONS: &str = "\
@@ -46,8 +46,8 @@ pub(crate) fn run(circles: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// The library of a package, or its program where it has none.
-fn is_main(target: &Target, all: &[Target]) -> bool {
-    let is_lib = |target: &Target| target.kind == "lib";
+fn is_main(target: &CargoTarget, all: &[CargoTarget]) -> bool {
+    let is_lib = |target: &CargoTarget| target.kind == "lib";
     is_lib(target)
         || target.kind == "bin" && !all.iter().any(|other| is_lib(other) && other.package == target.package)
 }

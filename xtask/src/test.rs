@@ -54,23 +54,7 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     }
     runs[0].choice.leave_out(untouched.iter().flat_map(|(_, tests)| *tests).copied());
     let choice = &runs[0].choice;
-    let packages = choice.packages();
-    if packages.as_ref().is_none_or(|packages| packages.contains("election-tests")) {
-        packages::offer_contenders().await;
-    }
-    if packages.as_ref().is_none_or(|packages| packages.contains("dr-worker")) {
-        // Tests that need one are skipped with a message without it.
-        packages::offer("prometheus", "/usr/bin/promtool").await;
-        packages::offer("haproxy", "/usr/sbin/haproxy").await;
-        packages::offer("rsync", "/usr/bin/rsync").await;
-        packages::offer("chromium", "/usr/bin/chromium").await;
-    }
-    if packages.as_ref().is_none_or(|packages| packages.contains("e2e")) {
-        packages::offer("postgresql", "/usr/lib/postgresql").await;
-        packages::offer("dpkg-dev", "/usr/bin/dpkg-shlibdeps").await;
-        packages::offer("systemd", "/usr/bin/systemd-analyze").await;
-        packages::offer("curl", "/usr/bin/curl").await;
-    }
+    offer_packages(choice).await;
     let prepared = Spent::since(begin)?;
     let programs = runs[0].build().await?;
     let built = Spent::since(begin)?;
@@ -109,13 +93,8 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         println!("{}", built.row(prepared, "build"));
         println!("{}", ended.row(built, "tests"));
     }
-    let skips: BTreeSet<String> = std::fs::read_to_string(skips.path())?.lines().map(str::to_owned).collect();
-    if !skips.is_empty() {
-        println!("some tests were skipped:");
-        skips.iter().for_each(|why| println!("  {why}"));
-        if std::env::var_os("CI").is_some() {
-            complaints.insert("CI is set, and tests were skipped".to_owned());
-        }
+    if print_skips(skips.path())? && std::env::var_os("CI").is_some() {
+        complaints.insert("CI is set, and tests were skipped".to_owned());
     }
     // Last, below the output of the run.
     for complaint in &complaints {
@@ -127,6 +106,38 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Offers the programs that tests need. Without one its tests are skipped with a message.
+async fn offer_packages(choice: &Choice) {
+    const NEEDED: [(&str, &str, &str); 8] = [
+        ("dr-worker", "prometheus", "/usr/bin/promtool"),
+        ("dr-worker", "haproxy", "/usr/sbin/haproxy"),
+        ("dr-worker", "rsync", "/usr/bin/rsync"),
+        ("dr-worker", "chromium", "/usr/bin/chromium"),
+        ("e2e", "postgresql", "/usr/lib/postgresql"),
+        ("e2e", "dpkg-dev", "/usr/bin/dpkg-shlibdeps"),
+        ("e2e", "systemd", "/usr/bin/systemd-analyze"),
+        ("e2e", "curl", "/usr/bin/curl"),
+    ];
+    let tested = choice.packages();
+    let is_tested = |of: &str| tested.as_ref().is_none_or(|packages| packages.contains(of));
+    if is_tested("election-tests") {
+        packages::offer_contenders().await;
+    }
+    for (_, package, program) in NEEDED.into_iter().filter(|(of, ..)| is_tested(of)) {
+        packages::offer(package, program).await;
+    }
+}
+
+/// Prints why tests were skipped. Returns whether any was.
+fn print_skips(file: &Path) -> anyhow::Result<bool> {
+    let skips: BTreeSet<String> = std::fs::read_to_string(file)?.lines().map(str::to_owned).collect();
+    if !skips.is_empty() {
+        println!("some tests were skipped:");
+        skips.iter().for_each(|why| println!("  {why}"));
+    }
+    Ok(!skips.is_empty())
 }
 
 /// Of the shared servers: short, so that short sessions are granted.

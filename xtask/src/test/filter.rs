@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::cargo::{self, Target};
+use crate::cargo::{self, CargoTarget};
 
 /// Part of the names of tests that run on the embedded server.
 const EMBEDDED: &str = "_embedded::";
@@ -53,13 +53,13 @@ pub(crate) type LeftOut = (&'static str, &'static str);
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Package(String),
-    Module(Module),
+    Module(TestModule),
     Name(String),
 }
 
 /// A file of tests: of a test program, or a module of the package's sources with its own tests.
 #[derive(Debug, PartialEq, Eq)]
-struct Module {
+struct TestModule {
     package: String,
     /// The test program.
     program: Option<String>,
@@ -68,7 +68,7 @@ struct Module {
 }
 
 impl Choice {
-    pub(crate) fn of(filters: &[String], targets: &[Target]) -> Self {
+    pub(crate) fn of(filters: &[String], targets: &[CargoTarget]) -> Self {
         let wanted = filters.iter().flat_map(|filter| Wanted::of(filter, targets)).collect();
         Self { wanted, without: &[], left_out: Vec::new(), builds_less: true }
     }
@@ -79,9 +79,9 @@ impl Choice {
     }
 
     /// Those whose outcome can depend on the release of ZooKeeper, with the default driver.
-    pub(crate) fn by_release(targets: &[Target]) -> Self {
+    pub(crate) fn by_release(targets: &[CargoTarget]) -> Self {
         let modules = BY_RELEASE.iter().flat_map(|(_, package, names)| {
-            names.split_whitespace().flat_map(|name| Module::named(name, Some(package), targets))
+            names.split_whitespace().flat_map(|name| TestModule::named(name, Some(package), targets))
         });
         let without = &[EMBEDDED, OTHER_DRIVER];
         let wanted = modules.map(Wanted::Module).collect();
@@ -109,7 +109,7 @@ impl Choice {
     }
 
     /// The arguments of a test program that choose its tests; none if no test of it is chosen.
-    pub(crate) fn arguments(&self, program: &Target) -> Option<Vec<String>> {
+    pub(crate) fn arguments(&self, program: &CargoTarget) -> Option<Vec<String>> {
         let names: BTreeSet<String> =
             self.wanted.iter().filter_map(|wanted| wanted.names_in(program)).collect();
         let left_out = self.left_out.iter().filter(|(package, _)| *package == program.package);
@@ -124,15 +124,15 @@ impl Choice {
     }
 }
 
-impl Module {
-    fn of(target: &Target, path: String) -> Self {
+impl TestModule {
+    fn of(target: &CargoTarget, path: String) -> Self {
         let program = target.is_test().then(|| target.name.clone());
         Self { package: target.package.clone(), program, path }
     }
 
     /// The files of tests of that name.
-    fn named(name: &str, package: Option<&str>, targets: &[Target]) -> Vec<Self> {
-        let find = |program: &Target| {
+    fn named(name: &str, package: Option<&str>, targets: &[CargoTarget]) -> Vec<Self> {
+        let find = |program: &CargoTarget| {
             if program.source.file_stem().is_some_and(|stem| stem != "main" && stem == name) {
                 return Some(Self::of(program, String::new()));
             }
@@ -146,7 +146,7 @@ impl Module {
     }
 
     /// The module of a file of sources or tests, which belongs to the target whose directory contains it.
-    fn of_file(file: &Path, targets: &[Target]) -> Option<Self> {
+    fn of_file(file: &Path, targets: &[CargoTarget]) -> Option<Self> {
         if let Some(target) = targets.iter().find(|target| target.source == file) {
             return Some(Self::of(target, String::new()));
         }
@@ -164,7 +164,7 @@ impl Module {
         Some(Self::of(target, steps.join("::")))
     }
 
-    fn names_in(&self, program: &Target) -> Option<String> {
+    fn names_in(&self, program: &CargoTarget) -> Option<String> {
         let is_of_sources = self.program.is_none() && !program.is_test();
         let is_it = is_of_sources || self.program.as_ref() == Some(&program.name);
         let path = if self.path.is_empty() { String::new() } else { format!("{}::", self.path) };
@@ -173,16 +173,16 @@ impl Module {
 }
 
 impl Wanted {
-    fn of(filter: &str, targets: &[Target]) -> Vec<Self> {
+    fn of(filter: &str, targets: &[CargoTarget]) -> Vec<Self> {
         if targets.iter().any(|target| target.package == filter) {
             return vec![Self::Package(filter.to_owned())];
         }
         let stem = filter.strip_suffix(".rs");
         let is_path = stem.is_some() && filter.contains('/');
         let modules = if is_path {
-            Module::of_file(&cargo::root().join(filter), targets).into_iter().collect()
+            TestModule::of_file(&cargo::root().join(filter), targets).into_iter().collect()
         } else {
-            Module::named(stem.unwrap_or(filter), None, targets)
+            TestModule::named(stem.unwrap_or(filter), None, targets)
         };
         if modules.is_empty() {
             return vec![Self::Name(stem.unwrap_or(filter).to_owned())];
@@ -192,13 +192,13 @@ impl Wanted {
 
     fn package(&self) -> Option<&str> {
         match self {
-            Self::Package(package) | Self::Module(Module { package, .. }) => Some(package),
+            Self::Package(package) | Self::Module(TestModule { package, .. }) => Some(package),
             Self::Name(_) => None,
         }
     }
 
     /// What the names of the wanted tests of a program contain: nothing in particular if all are wanted.
-    fn names_in(&self, program: &Target) -> Option<String> {
+    fn names_in(&self, program: &CargoTarget) -> Option<String> {
         match self {
             Self::Package(package) => (*package == program.package).then(String::new),
             Self::Module(module) => module.names_in(program),
@@ -211,7 +211,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn targets() -> Vec<Target> {
+    fn targets() -> Vec<CargoTarget> {
         cargo::targets().expect("cargo metadata")
     }
 
@@ -223,7 +223,7 @@ mod tests {
     /// Which programs run, each with its arguments.
     fn programs(choice: &Choice) -> Vec<String> {
         let arguments =
-            |target: &Target| Some([vec![target.name.clone()], choice.arguments(target)?].concat());
+            |target: &CargoTarget| Some([vec![target.name.clone()], choice.arguments(target)?].concat());
         targets().iter().filter_map(arguments).map(|words| words.join(" ")).collect()
     }
 
@@ -284,7 +284,7 @@ mod tests {
     fn the_table_names_files_of_tests() {
         for (_, package, names) in BY_RELEASE {
             for name in names.split_whitespace() {
-                assert_eq!(Module::named(name, Some(package), &targets()).len(), 1, "{package}: {name}");
+                assert_eq!(TestModule::named(name, Some(package), &targets()).len(), 1, "{package}: {name}");
             }
         }
         assert_eq!(Choice::by_release(&targets()).packages(), None);

@@ -179,14 +179,14 @@ pub(crate) struct Order<'a, O> {
     /// The command, as text.
     pub(crate) what: String,
     pub(crate) question: Option<Question>,
-    pub(crate) change: Change<'a>,
+    pub(crate) change: OrderChange<'a>,
     /// This site is not failed, even if its members report it.
     pub(crate) overrules: Option<&'a SiteId>,
     pub(crate) report: Reporting<'a, O>,
 }
 
 /// Changes the orders that are in force, again after each lost race. An error leaves them as they are.
-pub(crate) type Change<'a> = Box<dyn FnMut(&mut Control) -> Result<(), Error> + Send + 'a>;
+pub(crate) type OrderChange<'a> = Box<dyn FnMut(&mut Control) -> Result<(), Error> + Send + 'a>;
 
 type Reporting<'a, O> = Box<dyn FnOnce(&Ordered) -> Report<O> + Send + 'a>;
 
@@ -194,7 +194,7 @@ impl<'a, O> Order<'a, O> {
     /// An order that is not dangerous.
     pub(crate) fn new(
         what: String,
-        change: Change<'a>,
+        change: OrderChange<'a>,
         report: impl FnOnce(&Ordered) -> Report<O> + Send + 'a,
     ) -> Self {
         Self { what, question: None, change, overrules: None, report: Box::new(report) }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::schema::Object;
 
-use super::operation::{Ask, Change, Election, Order, Outcome, Report};
+use super::operation::{Ask, Election, Order, OrderChange, Outcome, Report};
 
 /// The standing orders of a job after a change.
 #[derive(Serialize, JsonSchema)]
@@ -52,7 +52,7 @@ impl StandingOrders {
     }
 
     /// A change that reports the orders in force, and is not dangerous.
-    pub(super) fn order<'a>(of: &'a Election<'a>, what: String, change: Change<'a>) -> Order<'a, Self> {
+    pub(super) fn order<'a>(of: &'a Election<'a>, what: String, change: OrderChange<'a>) -> Order<'a, Self> {
         let report = |ordered: &Ordered| Report::new(Self::new(of.job, ordered), describe(of.job, ordered));
         Order::new(what, change, report)
     }

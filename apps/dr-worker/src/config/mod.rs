@@ -138,7 +138,7 @@ table! {
         /// It must be the same on all workers of a job: any of them can become the one that decides.
         pub policy: PolicyConfig = PolicyConfig::default() => later().overlay(Reach::Safe);
         /// The jobs; at least one, sorted by name.
-        pub jobs as job: Vec<JobConfig> = Vec::new() => Jobs;
+        pub jobs as job: Vec<JobConfig> = Vec::new() => JobTables;
         /// Every value and where it came from.
         shown: Vec<Shown> = Vec::new() => unread();
         /// All settings as they were read.
@@ -150,9 +150,9 @@ table! {
 }
 
 /// A job: a program that runs on the leader only. Any number of jobs, each with an election of its own.
-struct Jobs;
+struct JobTables;
 
-impl ConfigField<Vec<JobConfig>> for Jobs {
+impl ConfigField<Vec<JobConfig>> for JobTables {
     fn read(self, key: &'static str, _: &mut Vec<JobConfig>, section: &mut Section<'_>) {
         section.know(key);
     }

@@ -96,17 +96,7 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
     let lock = locked(&node.state_dir, node.id.as_str(), "systemctl stop dr-worker")?;
     let (records, kept) = (Records::beside(lock.path()), NewestFile::beside(lock.path(), name));
     let record = records.read()?.remove(name);
-    let newest = match (kept.read(), arguments.token_above) {
-        (Ok(newest), _) => newest,
-        // The operator knows more.
-        (Err(_), Some(_)) => None,
-        (Err(error), None) => {
-            let path = kept.path().display();
-            return Err(Error::Failed(format!(
-                "{path} can't be read: {error}; give --token-above N instead"
-            )));
-        }
-    };
+    let newest = newest(&kept, arguments.token_above)?;
     let facts = EmergencyFacts {
         job: name,
         newest: newest.as_ref(),
@@ -171,6 +161,19 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
     ));
     records.put(ended)?;
     led
+}
+
+/// The newest leadership that this node has kept.
+fn newest(kept: &NewestFile, token_above: Option<u64>) -> Result<Option<Newest>, Error> {
+    match (kept.read(), token_above) {
+        (Ok(newest), _) => Ok(newest),
+        // The operator knows more.
+        (Err(_), Some(_)) => Ok(None),
+        (Err(error), None) => {
+            let path = kept.path().display();
+            Err(Error::Failed(format!("{path} can't be read: {error}; give --token-above N instead")))
+        }
+    }
 }
 
 /// The named job, or the only one.

@@ -222,15 +222,30 @@ fn print(clusters: &[Cluster], how: Output) -> Result<(), Error> {
 /// An election as text.
 fn describe(cluster: &Cluster) -> String {
     let mut lines = vec![headline(cluster)];
-    let mut decisions: Vec<_> = cluster
+    lines.extend(in_force(cluster));
+    if cluster.members.is_empty() {
+        lines.push("  no members".to_owned());
+    }
+    if !(cluster.members.is_empty() && cluster.absent.is_empty()) {
+        lines.push(members(cluster));
+        lines.extend(footnote(cluster.recipe).map(|note| note.dimmed().to_string()));
+    }
+    let worth_showing =
+        |request: &&OpenRequest| !request.outcome.is_final() || Some(*request) == cluster.requests.last();
+    lines.extend(cluster.requests.iter().filter(worth_showing).map(request_line));
+    lines.join("\n")
+}
+
+/// What was decided and ordered, and what is wrong.
+fn in_force(cluster: &Cluster) -> Vec<String> {
+    let mut lines: Vec<_> = cluster
         .slots
         .iter()
         .filter_map(|slot| slot.decision.as_ref())
         .map(|decision| format!("  {}: {}", decision.given.cause, decision.given.sentence))
         .collect();
     // The first decision covers all slots.
-    decisions.dedup();
-    lines.extend(decisions);
+    lines.dedup();
     // A steady election needs no line.
     let is_shown_elsewhere = |skipped: &&Skipped| skipped.reason == Reason::Steady || skipped.is_hold();
     if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| !is_shown_elsewhere(skipped)) {
@@ -250,6 +265,11 @@ fn describe(cluster: &Cluster) -> String {
         format!("  {} failed at {}: {}", failure.member, moment(failure.at_ms), failure.cause)
     }));
     lines.extend(cluster.problems.iter().map(|problem| format!("  {problem}")));
+    lines
+}
+
+/// The table of those that take part, and of those that should.
+fn members(cluster: &Cluster) -> String {
     let several = cluster.slots.len() > 1;
     let described = cluster.members.iter().any(|member| !member.attributes.is_empty());
     let members = cluster.members.iter().map(|member| {
@@ -296,33 +316,23 @@ fn describe(cluster: &Cluster) -> String {
         (cells.to_vec(), if absent.stopped { Accent::None } else { Accent::Bad })
     });
     let rows: Vec<_> = members.chain(absent).collect();
-    if cluster.members.is_empty() {
-        lines.push("  no members".to_owned());
+    let mut columns = vec![
+        Column::key("MEMBER"),
+        Column::key("SITE"),
+        Column::key("ROLE"),
+        Column::key("TERM"),
+        Column::detail("FITNESS", 0),
+        Column::key("IF LOST"),
+        Column::detail("ADDRESS", 1),
+        Column::detail("HTTP", 1),
+    ];
+    if described {
+        columns.push(Column::detail("ATTRIBUTES", 2));
     }
-    if !rows.is_empty() {
-        let mut columns = vec![
-            Column::key("MEMBER"),
-            Column::key("SITE"),
-            Column::key("ROLE"),
-            Column::key("TERM"),
-            Column::detail("FITNESS", 0),
-            Column::key("IF LOST"),
-            Column::detail("ADDRESS", 1),
-            Column::detail("HTTP", 1),
-        ];
-        if described {
-            columns.push(Column::detail("ATTRIBUTES", 2));
-        }
-        if several {
-            columns.insert(3, Column::key("SLOT"));
-        }
-        lines.push(output::table(&columns, &rows));
-        lines.extend(footnote(cluster.recipe).map(|note| note.dimmed().to_string()));
+    if several {
+        columns.insert(3, Column::key("SLOT"));
     }
-    let worth_showing =
-        |request: &&OpenRequest| !request.outcome.is_final() || Some(*request) == cluster.requests.last();
-    lines.extend(cluster.requests.iter().filter(worth_showing).map(request_line));
-    lines.join("\n")
+    output::table(&columns, &rows)
 }
 
 /// The footnote of the table.

@@ -18,7 +18,9 @@ pub(crate) use certificate::Certificate;
 #[cfg(feature = "tls")]
 pub(crate) use contents::{ClientTls, Contents, Tls, of_authorities, of_zookeeper};
 #[cfg(not(feature = "tls"))]
-pub(crate) use without::{ClientTls, Contents, Tls, of_authorities, of_zookeeper};
+pub(crate) use without::{
+    NoClientTls as ClientTls, NoContents as Contents, NoTls as Tls, of_authorities, of_zookeeper,
+};
 
 /// The files of `[http.tls]`, all PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

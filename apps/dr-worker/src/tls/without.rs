@@ -8,9 +8,9 @@ use super::{Expiry, TlsFiles, Unusable};
 
 /// See the feature `tls`.
 #[derive(Debug)]
-pub(crate) struct Contents;
+pub(crate) struct NoContents;
 
-impl Contents {
+impl NoContents {
     pub(crate) fn read(_: &TlsFiles) -> Result<Self, Unusable> {
         Ok(Self)
     }
@@ -19,18 +19,18 @@ impl Contents {
         0
     }
 
-    pub(crate) fn load(self, _: bool) -> Result<Tls, Unusable> {
-        Ok(Tls { client: ClientTls })
+    pub(crate) fn load(self, _: bool) -> Result<NoTls, Unusable> {
+        Ok(NoTls { client: NoClientTls })
     }
 }
 
 /// See the feature `tls`.
 #[derive(Debug)]
-pub(crate) struct Tls {
-    pub(crate) client: ClientTls,
+pub(crate) struct NoTls {
+    pub(crate) client: NoClientTls,
 }
 
-impl Tls {
+impl NoTls {
     pub(crate) fn expires(&self) -> Option<Expiry> {
         None
     }
@@ -42,9 +42,9 @@ impl Tls {
 
 /// See the feature `tls`.
 #[derive(Clone, Debug)]
-pub(crate) struct ClientTls;
+pub(crate) struct NoClientTls;
 
-impl ClientTls {
+impl NoClientTls {
     pub(crate) fn of_operator(_: &TlsFiles) -> Option<Self> {
         Some(Self)
     }

@@ -319,25 +319,7 @@ impl Cluster {
             })
             .collect();
         let failed_sites = failed_sites(&snapshot.members, &snapshot.control, elected);
-        let mut members: Vec<_> = snapshot
-            .members
-            .iter()
-            .map(|member| {
-                let role = match role_of(&member.ballot, elected, &leaders, unix_ms) {
-                    MemberRole::Standby => waiting(member, &snapshot.control, &failed_sites),
-                    MemberRole::TakingOver if has_given_up(member, elected, &leaders) => MemberRole::GaveUp,
-                    other => other,
-                };
-                let slot = place_of(&member.ballot, elected, &leaders);
-                let term = slot.map(|slot| elected.map_or(term, |e| e.term_of(slot)));
-                member_of(member, role, slot.zip(term), elected, snapshot.lowest.as_ref())
-            })
-            .collect();
-        if snapshot.layout == Layout::Queue {
-            // They follow in the order of the queue.
-            let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
-            waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
-        }
+        let members = members_of(&snapshot, &leaders, &failed_sites, term, unix_ms);
         let unwell_sites = unwell_sites(&snapshot.members)
             .into_iter()
             .filter(|unwell| failed_sites.iter().all(|failed| failed.site != unwell.site))
@@ -423,6 +405,37 @@ impl Cluster {
         Paths::new(&self.root, &self.election)
             .map_or_else(|_| format!("{}/{}", self.root, self.election), |paths| paths.base().to_owned())
     }
+}
+
+/// The members, each with its role. `term` is that of a leader without an elector.
+fn members_of(
+    snapshot: &Snapshot,
+    leaders: &[Option<&Current>],
+    failed_sites: &[SiteTrouble],
+    term: u64,
+    unix_ms: u64,
+) -> Vec<Member> {
+    let elected = snapshot.decided();
+    let mut members: Vec<_> = snapshot
+        .members
+        .iter()
+        .map(|member| {
+            let role = match role_of(&member.ballot, elected, leaders, unix_ms) {
+                MemberRole::Standby => waiting(member, &snapshot.control, failed_sites),
+                MemberRole::TakingOver if has_given_up(member, elected, leaders) => MemberRole::GaveUp,
+                other => other,
+            };
+            let slot = place_of(&member.ballot, elected, leaders);
+            let term = slot.map(|slot| elected.map_or(term, |e| e.term_of(slot)));
+            member_of(member, role, slot.zip(term), elected, snapshot.lowest.as_ref())
+        })
+        .collect();
+    if snapshot.layout == Layout::Queue {
+        // They follow in the order of the queue.
+        let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
+        waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
+    }
+    members
 }
 
 fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Current> {

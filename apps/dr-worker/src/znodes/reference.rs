@@ -13,6 +13,12 @@ const RENEW: &str = "UPDATE_REFERENCE=1 cargo test -p dr-worker --lib reference"
 /// A znode: its path; how long it exists; who writes it; its data, by the name of a record if it is one.
 type Row = (String, &'static str, &'static str, &'static str);
 
+const ONCE: &str = "persistent";
+const WITH_SESSION: &str = "ephemeral";
+const LINE: &str = "ephemeral sequential";
+const TRIMMED: &str = "persistent, trimmed";
+const FIRST: &str = "the first member that joins";
+
 fn rows(paths: &Paths) -> Vec<Row> {
     let member = "MEMBER".parse().unwrap();
     let numbered = |prefix: String| format!("{prefix}NUMBER");
@@ -20,11 +26,6 @@ fn rows(paths: &Paths) -> Vec<Row> {
     let queue = format!("{}/GUID-NUMBER", paths.queue());
     let slot = paths.leader_znode(1).replace('1', "SLOT");
     let version = paths.config_version(0).replace("0000000000", "VERSION");
-    const ONCE: &str = "persistent";
-    const WITH_SESSION: &str = "ephemeral";
-    const LINE: &str = "ephemeral sequential";
-    const TRIMMED: &str = "persistent, trimmed";
-    const FIRST: &str = "the first member that joins";
     vec![
         (paths.base().to_owned(), ONCE, FIRST, "none"),
         (paths.nodes(), ONCE, FIRST, "none"),
@@ -80,6 +81,13 @@ fn rows(paths: &Paths) -> Vec<Row> {
         ),
         (paths.config(), ONCE, "`dr-worker config push` and `config revert`", "`Overlay`"),
         (version, TRIMMED, "the same", "`Overlay`"),
+    ]
+}
+
+/// Those of drills, and of past leaderships.
+fn rows_of_reports(paths: &Paths) -> Vec<Row> {
+    let member = "MEMBER".parse().unwrap();
+    vec![
         (format!("{}/drill", paths.base()), ONCE, "the first drill", "none"),
         (paths.drill_order(), "persistent, until the drill ends", "`dr-worker drill`", "`DrillOrder`"),
         (
@@ -190,7 +198,8 @@ fn plain(comment: &str) -> String {
 }
 
 fn page() -> String {
-    let rows = rows(&Paths::new("/ROOT", "JOB").unwrap());
+    let paths = Paths::new("/ROOT", "JOB").unwrap();
+    let rows = [rows(&paths), rows_of_reports(&paths)].concat();
     let mut page = format!(
         "<!-- Made of the code: {RENEW} -->\n# Znodes\n\n\
         An election has these znodes below `zookeeper.root` (by default `/dr`) and the name of its job. Records are JSON with \

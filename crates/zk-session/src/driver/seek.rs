@@ -197,6 +197,14 @@ pub(super) struct Seeker {
 /// A server that has the session now; why the session is over, if it is.
 pub(super) type Found = Result<Option<Attached>, InactiveReason>;
 
+fn warn_of_less(less: &Attached, found: &Attached) {
+    warn!(
+        server = %less.link.address, granted = ?less.ticket.timeout, other = ?found.ticket.timeout,
+        "this server grants a shorter session timeout than another one: \
+         set the same minSessionTimeout and maxSessionTimeout on all servers"
+    );
+}
+
 impl Seeker {
     /// One round over all servers, for a new session or one of another process. Their answers are in `answers`, also if the
     /// future is dropped.
@@ -280,13 +288,7 @@ impl Seeker {
             None if answers.is_keeper() => Ok(lock(&with_keeper).take()),
             None => Ok(with_less),
             Some(found) => {
-                if let Some(less) = with_less {
-                    warn!(
-                        server = %less.link.address, granted = ?less.ticket.timeout, other = ?found.ticket.timeout,
-                        "this server grants a shorter session timeout than another one: \
-                         set the same minSessionTimeout and maxSessionTimeout on all servers"
-                    );
-                }
+                with_less.inspect(|less| warn_of_less(less, &found));
                 Ok(Some(found))
             }
         }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// The fields are in the order of the JSON. Times ending with `_ms` are in milliseconds; those named `at_ms` are counted
 /// from `started_ms`, which is since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct DrillReport {
     /// Format version.
     pub(crate) v: u32,
     /// The id of the run.
@@ -261,7 +261,7 @@ const MAX_MEMBERS: usize = 24;
 const MAX_TEXT: usize = 240;
 const MAX_NAME: usize = 60;
 
-impl Report {
+impl DrillReport {
     /// The format of this release.
     pub(crate) const VERSION: u32 = 1;
 
@@ -327,7 +327,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A report with something in each part.
-    pub(crate) fn sample() -> Report {
+    pub(crate) fn sample() -> DrillReport {
         let who = |member: &str, site: &str| json!({ "member": member, "site": site });
         let participant = |member: &str, site: &str, role: &str| {
             json!({ "member": member, "site": site, "role": role, "health": "healthy", "software": "dr-worker 0.1.0",
@@ -392,7 +392,7 @@ pub(crate) mod tests {
     fn a_report_is_kept_as_it_is_and_bounded() {
         let report = sample();
         let text = serde_json::to_string(&report).unwrap();
-        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+        assert_eq!(serde_json::from_str::<DrillReport>(&text).unwrap(), report);
         assert_eq!(report.clone().bounded(), report);
 
         let mut large = report;

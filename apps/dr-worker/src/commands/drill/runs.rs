@@ -9,17 +9,17 @@ use election_core::{
 };
 use zk_session::{CreateMode, Incarnation, OpError, Session};
 
-use super::report::{DrillOutcome, Report};
+use super::report::{DrillOutcome, DrillReport};
 use crate::error::Error;
 
 /// How many reports of a job are kept.
 pub(crate) const KEPT: usize = 20;
 
 /// A report in ZooKeeper that can't be used, or one that can.
-pub(crate) type Kept = Result<Report, String>;
+pub(crate) type Kept = Result<DrillReport, String>;
 
 /// Writes a report, and creates its znode if there is none.
-pub(crate) async fn write(session: &Session, paths: &Paths, report: &Report) -> Result<(), Error> {
+pub(crate) async fn write(session: &Session, paths: &Paths, report: &DrillReport) -> Result<(), Error> {
     let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
     let path = paths.drill_run(&report.run);
     let data = serde_json::to_vec(&report.clone().bounded())
@@ -61,10 +61,10 @@ pub(crate) async fn all(session: &Incarnation, paths: &Paths) -> Result<Vec<Kept
 }
 
 fn decode(run: &str, data: &[u8]) -> Kept {
-    let report: Report = serde_json::from_slice(data)
+    let report: DrillReport = serde_json::from_slice(data)
         .map_err(|error| format!("the report of drill {run}: {}", quoted(&error)))?;
-    if report.v != Report::VERSION {
-        let (found, known) = (report.v, Report::VERSION);
+    if report.v != DrillReport::VERSION {
+        let (found, known) = (report.v, DrillReport::VERSION);
         return Err(format!("the report of drill {run} has format {found}, and this program reads {known}"));
     }
     // Another program may have written it.
@@ -94,7 +94,7 @@ pub(crate) async fn trim(session: &Incarnation, paths: &Paths) -> Result<(), OpE
 }
 
 /// The last drill that passed.
-pub(crate) fn last_success(kept: &[Kept]) -> Option<&Report> {
+pub(crate) fn last_success(kept: &[Kept]) -> Option<&DrillReport> {
     kept.iter()
         .flatten()
         .filter(|report| report.outcome == DrillOutcome::Passed)
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn the_last_proof_is_the_newest_that_passed() {
         let with = |run: &str, outcome: DrillOutcome, ended_ms: u64| {
-            Ok(Report { run: run.to_owned(), outcome, ended_ms: Some(ended_ms), ..sample() })
+            Ok(DrillReport { run: run.to_owned(), outcome, ended_ms: Some(ended_ms), ..sample() })
         };
         let kept = [
             with("a", DrillOutcome::Passed, 1),
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_report_of_another_format_is_refused() {
-        let later = Report { v: 2, ..sample() };
+        let later = DrillReport { v: 2, ..sample() };
         let error = decode("d-1", &serde_json::to_vec(&later).unwrap()).unwrap_err();
         assert_eq!(error, "the report of drill d-1 has format 2, and this program reads 1");
         assert!(decode("d-1", b"{").unwrap_err().starts_with("the report of drill d-1: "));

@@ -8,7 +8,7 @@ use election_core::{
 
 use crate::{
     commands::{
-        operation::{Ask, Change, Election, Operation, Order, Question},
+        operation::{Ask, Election, Operation, Order, OrderChange, Question},
         sites::check_sites,
         standing::StandingOrders,
     },
@@ -110,7 +110,7 @@ impl ClosedSite {
             true => None,
             false => question(of.job, site, fails, was_last),
         };
-        let change: Change<'a> = Box::new(move |control| {
+        let change: OrderChange<'a> = Box::new(move |control| {
             if !off && is_overtaken(site, was_last, &snapshot.members, control) {
                 return Err(Error::NotNow(format!(
                     "{}: another order has meanwhile closed the other sites; nothing was changed there",

@@ -10,7 +10,9 @@ use super::{
     timeline::words,
 };
 use crate::{
-    commands::drill::report::{DrillMove, DrillOutcome, Objective, Participant, Phases, Probed, Report, Who},
+    commands::drill::report::{
+        DrillMove, DrillOutcome, DrillReport, Objective, Participant, Phases, Probed, Who,
+    },
     config::{DrillPlan, Objectives},
     view::Cluster,
     wall::ms,
@@ -48,12 +50,12 @@ pub(super) fn participants(cluster: &Cluster) -> Vec<Participant> {
 
 /// The report of a drill that is over. `begun` has what was known at the beginning.
 pub(super) fn assemble(
-    begun: Report,
+    begun: DrillReport,
     course: &Course,
     evidence: &Evidence,
     plan: &DrillPlan,
     ended_ms: u64,
-) -> Report {
+) -> DrillReport {
     let (outcome, sentence) =
         course.result().cloned().unwrap_or((DrillOutcome::Running, begun.sentence.clone()));
     let probes = probes(evidence, begun.started_ms);
@@ -80,7 +82,7 @@ pub(super) fn assemble(
     let rehearsed = rehearsed.map(|answer| Who { member: answer.member.clone(), site: answer.site.clone() });
     let outage_ms = outage(plan.mode, &moves, &phases, &probes);
     let to = moves.first().map(|first| first.to.clone()).or(rehearsed);
-    let mut report = Report {
+    let mut report = DrillReport {
         ended_ms: (outcome != DrillOutcome::Running).then_some(ended_ms),
         outcome,
         sentence,
@@ -231,7 +233,7 @@ fn outage(mode: DrillMode, moves: &[DrillMove], phases: &Phases, probes: &[Probe
     }
 }
 
-fn objectives(report: &Report, wanted: &Objectives, evidence: &Evidence) -> Vec<Objective> {
+fn objectives(report: &DrillReport, wanted: &Objectives, evidence: &Evidence) -> Vec<Objective> {
     let mut all = Vec::new();
     let most = |most: Duration| format!("{} is allowed", in_words(most));
     if let Some(rto) = wanted.rto {

@@ -54,7 +54,7 @@ fn outage(first: u64, served: Option<u64>) -> Value {
 }
 
 /// A switchover that has passed, with what its probes saw.
-fn switched(answers: Vec<DrillAnswer>, objectives: Objectives, lags: &[(&str, u64)]) -> Report {
+fn switched(answers: Vec<DrillAnswer>, objectives: Objectives, lags: &[(&str, u64)]) -> DrillReport {
     let phases = json!({ "decide_ms": 30, "release_ms": 400, "acquire_ms": 20, "takeover_ms": 780 });
     recorded(0, &phases, answers, objectives, lags)
 }
@@ -66,7 +66,7 @@ fn recorded(
     answers: Vec<DrillAnswer>,
     objectives: Objectives,
     lags: &[(&str, u64)],
-) -> Report {
+) -> DrillReport {
     let plan = DrillPlan {
         objectives,
         ..DrillPlan::unplanned("orders".to_owned(), DrillMode::Switchover, Target::Any)
@@ -113,7 +113,7 @@ fn recorded(
         history: vec![history.unwrap()],
         lags: lags.iter().map(|(name, s)| (id(name), Duration::from_secs(*s))).collect::<BTreeMap<_, _>>(),
     };
-    let begun = Report {
+    let begun = DrillReport {
         outcome: DrillOutcome::Running,
         to: None,
         moves: Vec::new(),

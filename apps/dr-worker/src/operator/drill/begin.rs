@@ -11,7 +11,7 @@ use crate::{
         asker,
         drill::{
             checks::{State, target},
-            report::{DrillCheck, DrillOutcome, Phases, Report, Who},
+            report::{DrillCheck, DrillOutcome, DrillReport, Phases, Who},
         },
     },
     config::DrillPlan,
@@ -93,7 +93,7 @@ impl Drill<'_> {
         process["pid"].as_u64().filter(|_| process["state"] == "running")
     }
 
-    pub(super) fn order(&self, begun: &Report, script: &Script) -> DrillOrder {
+    pub(super) fn order(&self, begun: &DrillReport, script: &Script) -> DrillOrder {
         let valid_for = self.plan.longest() + MARGIN;
         let carriers = script.carriers.clone();
         let mut order =
@@ -105,10 +105,10 @@ impl Drill<'_> {
         order
     }
 
-    pub(super) fn begun(&self, run: String, script: &Script) -> Report {
+    pub(super) fn begun(&self, run: String, script: &Script) -> DrillReport {
         let Self { plan, name, checks, state, .. } = self;
-        Report {
-            v: Report::VERSION,
+        DrillReport {
+            v: DrillReport::VERSION,
             run,
             job: plan.job.clone(),
             plan: name.map(str::to_owned),

@@ -30,7 +30,7 @@ use crate::{
         asker,
         drill::{
             checks::seconds,
-            report::{DrillEvent, DrillOutcome, Report, Who},
+            report::{DrillEvent, DrillOutcome, DrillReport, Who},
             runs,
         },
     },
@@ -51,7 +51,7 @@ const BLIND_FOR: Duration = Duration::from_secs(30);
 
 /// Runs a drill to its end. Returns the report, which is kept.
 /// The flag is whether the members have agreed, so that something has happened.
-pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(Report, bool), Error> {
+pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(DrillReport, bool), Error> {
     let process = drill.process().await;
     let Some(script) = drill.script(process) else {
         return Err(Error::Internal("the checks passed without a leader".to_owned()));
@@ -94,7 +94,7 @@ pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(Report, b
 struct Watched<'a> {
     drill: &'a Drill<'a>,
     course: Course,
-    begun: Report,
+    begun: DrillReport,
     since: BootTime,
     request: Option<FiledRequest>,
     evidence: Evidence,
@@ -254,14 +254,14 @@ impl Watched<'_> {
         if self.printed > self.kept && self.course.result().is_none() {
             self.kept = self.printed;
             let timeline = events.to_vec();
-            let report = Report { timeline, ..self.begun.clone() };
+            let report = DrillReport { timeline, ..self.begun.clone() };
             // The final report is written in any case.
             let _ = runs::write(&self.drill.operator.session, self.drill.paths, &report).await;
         }
     }
 
     /// Ends the order, waits for the last answers, and keeps the report.
-    async fn finish(mut self, broken: Option<Error>) -> Result<(Report, bool), Error> {
+    async fn finish(mut self, broken: Option<Error>) -> Result<(DrillReport, bool), Error> {
         let Drill { operator, paths, plan, .. } = self.drill;
         let run = self.begun.run.clone();
         if let Some(filed) = &self.request

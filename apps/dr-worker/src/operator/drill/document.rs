@@ -2,7 +2,7 @@
 
 use super::timeline::words;
 use crate::{
-    commands::drill::report::{DrillOutcome, Report, Who},
+    commands::drill::report::{DrillOutcome, DrillReport, Who},
     operator::{output::Accent, table::Column},
     wall::{exact_moment, moment},
 };
@@ -30,7 +30,7 @@ pub(super) struct DocumentSection {
 }
 
 impl ReportDocument {
-    pub(super) fn of(report: &Report) -> Self {
+    pub(super) fn of(report: &DrillReport) -> Self {
         let sections =
             [objectives, phases, decisions, probes, events, checks, members].map(|section| section(report));
         Self {
@@ -54,7 +54,7 @@ impl DocumentSection {
     }
 }
 
-fn facts(report: &Report) -> Vec<(&'static str, String)> {
+fn facts(report: &DrillReport) -> Vec<(&'static str, String)> {
     let who = |who: &Option<Who>| who.as_ref().map(ToString::to_string);
     let facts = [
         ("Mode", Some(report.mode.as_str().to_owned())),
@@ -85,7 +85,7 @@ fn seconds(ms: u64) -> String {
     format!("{:.3} s", std::time::Duration::from_millis(ms).as_secs_f64())
 }
 
-fn objectives(report: &Report) -> DocumentSection {
+fn objectives(report: &DrillReport) -> DocumentSection {
     let columns = [
         Column::key("RESULT"),
         Column::key("OBJECTIVE"),
@@ -101,7 +101,7 @@ fn objectives(report: &Report) -> DocumentSection {
     DocumentSection::new("objectives", "Objectives", &columns, rows)
 }
 
-fn phases(report: &Report) -> DocumentSection {
+fn phases(report: &DrillReport) -> DocumentSection {
     let columns = ["", "DETECT", "DECIDE", "RELEASE", "ACQUIRE", "TAKEOVER", "READY", "TOGETHER"];
     let back = report.moves.iter().filter(|change| change.back).map(|change| ("Move back", change.phases));
     let rows = [("Failover", report.phases)].into_iter().chain(back).map(|(name, phases)| {
@@ -111,7 +111,7 @@ fn phases(report: &Report) -> DocumentSection {
     DocumentSection::new("phases", "Phases", &columns.map(Column::key), rows)
 }
 
-fn decisions(report: &Report) -> DocumentSection {
+fn decisions(report: &DrillReport) -> DocumentSection {
     let columns = [
         Column::key("TERM"),
         Column::key("LEADER"),
@@ -128,7 +128,7 @@ fn decisions(report: &Report) -> DocumentSection {
     DocumentSection::new("decisions", "Decisions", &columns, rows)
 }
 
-fn probes(report: &Report) -> DocumentSection {
+fn probes(report: &DrillReport) -> DocumentSection {
     let columns = [
         Column::key("AT THE END"),
         Column::key("SITE"),
@@ -150,7 +150,7 @@ fn probes(report: &Report) -> DocumentSection {
     DocumentSection { note, ..DocumentSection::new("probes", "Seen from outside", &columns, rows) }
 }
 
-fn events(report: &Report) -> DocumentSection {
+fn events(report: &DrillReport) -> DocumentSection {
     let columns = [Column::key("TIME"), Column::key("WHO"), Column::detail("WHAT", 0)];
     let rows = report
         .timeline
@@ -159,7 +159,7 @@ fn events(report: &Report) -> DocumentSection {
     DocumentSection::new("events", "What happened", &columns, rows)
 }
 
-fn checks(report: &Report) -> DocumentSection {
+fn checks(report: &DrillReport) -> DocumentSection {
     let columns = [Column::key("RESULT"), Column::key("CHECK"), Column::detail("WHY", 0)];
     let rows = report.checks.iter().map(|check| {
         let (result, accent) = result(check.passed, ["ok", "failed"]);
@@ -168,7 +168,7 @@ fn checks(report: &Report) -> DocumentSection {
     DocumentSection::new("checks", "Checks before", &columns, rows)
 }
 
-fn members(report: &Report) -> DocumentSection {
+fn members(report: &DrillReport) -> DocumentSection {
     let columns = ["MEMBER", "SITE", "ROLE", "HEALTH", "SOFTWARE", "CONFIGURATION"];
     let rows = report.members.iter().map(|member| {
         let (who, version) = (&member.who, format!("version {}", member.config_version));

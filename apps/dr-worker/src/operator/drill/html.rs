@@ -9,7 +9,7 @@ use super::{
     document::{DocumentSection, ReportDocument},
     timeline::{Bar, Lane, lanes, length},
 };
-use crate::{commands::drill::report::Report, operator::output::Accent};
+use crate::{commands::drill::report::DrillReport, operator::output::Accent};
 
 /// The width of a drawing, in its own units.
 const WIDTH: u64 = 1_000;
@@ -35,7 +35,7 @@ const LEGEND: [(&str, &str); 9] = [
 ];
 
 /// The page.
-pub(super) fn page(report: &Report) -> String {
+pub(super) fn page(report: &DrillReport) -> String {
     let ReportDocument { title, accent, sentence, facts, sections } = ReportDocument::of(report);
     let page = html! {
         (DOCTYPE)
@@ -97,7 +97,7 @@ fn row(cells: &[String], accent: Accent) -> Markup {
     }
 }
 
-fn timeline(report: &Report) -> Markup {
+fn timeline(report: &DrillReport) -> Markup {
     let end = length(report);
     html! {
         section #timeline aria-labelledby="h-timeline" {

@@ -33,7 +33,7 @@ use crate::{
     commands::drill::{
         checks::{self, State, target},
         gather::gather,
-        report::{DrillCheck, DrillOutcome, Report},
+        report::{DrillCheck, DrillOutcome, DrillReport},
         runs,
     },
     config::{DrillPlan, Sources},
@@ -51,7 +51,7 @@ pub(super) struct DrillArguments {
     #[command(subcommand)]
     verb: Option<DrillVerb>,
     #[command(flatten)]
-    run: RunArguments,
+    run: DrillRunArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -59,15 +59,15 @@ enum DrillVerb {
     /// Check whether a drill may run now; exit code 75 if not.
     ///
     /// It evaluates the plan, or each plan of the configuration, and changes nothing.
-    Check(CheckArguments),
+    Check(DrillCheckArguments),
     /// List the reports of drills.
-    List(ListArguments),
+    List(DrillListArguments),
     /// Show the report of a drill.
-    Show(ShowArguments),
+    Show(DrillShowArguments),
 }
 
 #[derive(Debug, Args)]
-struct RunArguments {
+struct DrillRunArguments {
     /// What is practised [default: rehearse].
     ///
     /// rehearse: a standby member starts the job without a token, and stops it again; nothing is moved. switchover: the
@@ -98,7 +98,7 @@ struct RunArguments {
 }
 
 #[derive(Debug, Args)]
-struct CheckArguments {
+struct DrillCheckArguments {
     /// Plan of the configuration: [drill.NAME] [default: all].
     #[arg(long, value_name = "NAME", conflicts_with = "job")]
     plan: Option<String>,
@@ -108,14 +108,14 @@ struct CheckArguments {
 }
 
 #[derive(Debug, Args)]
-struct ListArguments {
+struct DrillListArguments {
     /// Job [default: the only one].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
 }
 
 #[derive(Debug, Args)]
-struct ShowArguments {
+struct DrillShowArguments {
     /// Id of the drill, as printed by `drill list`, or `last`.
     #[arg(value_name = "RUN")]
     run: String,
@@ -177,7 +177,7 @@ pub(super) async fn run(arguments: &DrillArguments, sources: &Sources, how: Outp
     result
 }
 
-impl RunArguments {
+impl DrillRunArguments {
     /// The plan, with its name if it has one.
     async fn plan(&self, operator: &Operator) -> Result<(Option<String>, DrillPlan), Error> {
         if let Some(name) = &self.plan {
@@ -249,7 +249,7 @@ fn refused(checks: &[DrillCheck]) -> Result<(), Error> {
     Err(Error::NotNow(format!("the drill may not run now, and nothing was done: {}", failed.join("; "))))
 }
 
-async fn practise(operator: &Operator, arguments: &RunArguments, how: Output) -> Result<(), Error> {
+async fn practise(operator: &Operator, arguments: &DrillRunArguments, how: Output) -> Result<(), Error> {
     let (name, plan) = arguments.plan(operator).await?;
     let paths = operator.paths(&plan.job)?;
     let (mut state, mut checks) = examine(operator, &paths, &plan, None).await?;
@@ -284,12 +284,12 @@ async fn practise(operator: &Operator, arguments: &RunArguments, how: Output) ->
 /// Once no other command can begin one.
 async fn conducted(
     operator: &Operator,
-    arguments: &RunArguments,
+    arguments: &DrillRunArguments,
     name: Option<&str>,
     plan: &DrillPlan,
     paths: &Paths,
     run: String,
-) -> Result<(Report, bool), Error> {
+) -> Result<(DrillReport, bool), Error> {
     // The operator may have taken a while to approve it.
     let (state, checks) = examine(operator, paths, plan, Some(&run)).await?;
     refused(&checks)?;
@@ -320,7 +320,7 @@ fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(),
     consent.ask(&format!("drill: {what}: {danger}"))
 }
 
-async fn evaluate(operator: &Operator, arguments: &CheckArguments, how: Output) -> Result<(), Error> {
+async fn evaluate(operator: &Operator, arguments: &DrillCheckArguments, how: Output) -> Result<(), Error> {
     let mut plans: Vec<_> = match &arguments.plan {
         Some(name) => vec![(Some(name.clone()), planned(operator, name)?)],
         None => {
@@ -364,7 +364,7 @@ async fn evaluate(operator: &Operator, arguments: &CheckArguments, how: Output) 
     Err(Error::Reported(ExitCode::NotNow, message))
 }
 
-async fn list_runs(operator: &Operator, arguments: &ListArguments, how: Output) -> Result<(), Error> {
+async fn list_runs(operator: &Operator, arguments: &DrillListArguments, how: Output) -> Result<(), Error> {
     let job = operator.one(arguments.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
     let incarnation = operator.incarnation().await?;
@@ -384,9 +384,10 @@ async fn list_runs(operator: &Operator, arguments: &ListArguments, how: Output) 
     let reports: Vec<_> = kept.iter().flatten().collect();
     match how {
         Output::Json => {
-            let row = |report: &&Report| {
-                let Report { run, plan, mode, target, by, started_ms, ended_ms, outcome, sentence, .. } =
-                    report;
+            let row = |report: &&DrillReport| {
+                let DrillReport {
+                    run, plan, mode, target, by, started_ms, ended_ms, outcome, sentence, ..
+                } = report;
                 json!({
                     "run": run, "plan": plan, "mode": mode, "target": target, "by": by, "started_ms": started_ms,
                     "ended_ms": ended_ms, "outcome": outcome, "sentence": sentence, "from": report.from, "to": report.to,
@@ -406,7 +407,7 @@ async fn list_runs(operator: &Operator, arguments: &ListArguments, how: Output) 
     }
 }
 
-async fn show_run(operator: &Operator, arguments: &ShowArguments, how: Output) -> Result<(), Error> {
+async fn show_run(operator: &Operator, arguments: &DrillShowArguments, how: Output) -> Result<(), Error> {
     let job = operator.one(arguments.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
     let incarnation = operator.incarnation().await?;

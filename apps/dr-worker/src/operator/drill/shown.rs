@@ -12,7 +12,7 @@ use super::{
 use crate::{
     commands::drill::{
         checks::target,
-        report::{DrillCheck, DrillOutcome, Report, Who},
+        report::{DrillCheck, DrillOutcome, DrillReport, Who},
     },
     config::DrillPlan,
     typed::Typed,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The outcome of a drill that has just ended.
-pub(super) fn summary(report: &Report) -> String {
+pub(super) fn summary(report: &DrillReport) -> String {
     let mut lines = vec![format!("{} {}: {}", "drill".bold(), report.run, outcome(report.outcome))];
     lines.push(format!("  {}", report.sentence));
     let phases =
@@ -56,7 +56,7 @@ pub(super) fn summary(report: &Report) -> String {
 }
 
 /// A whole report.
-pub(super) fn report(report: &Report) -> String {
+pub(super) fn report(report: &DrillReport) -> String {
     let ReportDocument { title, accent, sentence, facts, sections } = ReportDocument::of(report);
     let mut lines = vec![coloured(&title, accent), sentence, String::new()];
     lines.extend(facts.into_iter().map(|(name, value)| format!("{:<16}{value}", format!("{name}:"))));
@@ -73,7 +73,7 @@ pub(super) fn checked(
     name: Option<&str>,
     plan: &DrillPlan,
     checks: &[DrillCheck],
-    proved: Option<&Report>,
+    proved: Option<&DrillReport>,
 ) -> String {
     let what = format!("{} of {}, target {}", plan.mode.as_str(), plan.job, target(&plan.to));
     let may = if checks.iter().all(|check| check.passed) { "may run now" } else { "may not run now" };
@@ -93,7 +93,7 @@ pub(super) fn checked(
 }
 
 /// The reports that are kept.
-pub(super) fn table(reports: &[&Report]) -> String {
+pub(super) fn table(reports: &[&DrillReport]) -> String {
     let rows: Vec<_> = reports
         .iter()
         .map(|report| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::znodes::DrillMode;
 use election_core::strategy::in_words;
 
-use crate::commands::drill::report::{DrillMove, Probed, Report};
+use crate::commands::drill::report::{DrillMove, DrillReport, Probed};
 
 /// A row of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Bar {
 }
 
 /// How long the drawn time is.
-pub(super) fn length(report: &Report) -> u64 {
+pub(super) fn length(report: &DrillReport) -> u64 {
     let ended = report.ended_ms.map(|ended| ended.saturating_sub(report.started_ms));
     let last = report.timeline.iter().map(|event| event.at_ms).max().unwrap_or(0);
     let probed =
@@ -41,7 +41,7 @@ pub(super) fn length(report: &Report) -> u64 {
 }
 
 /// The lanes of a report: the leader, the phases of each move, and each member that probed.
-pub(super) fn lanes(report: &Report) -> Vec<Lane> {
+pub(super) fn lanes(report: &DrillReport) -> Vec<Lane> {
     let end = length(report);
     let mut lanes = vec![leaders(report, end)];
     lanes.extend(report.moves.iter().map(phases));
@@ -49,7 +49,7 @@ pub(super) fn lanes(report: &Report) -> Vec<Lane> {
     lanes
 }
 
-fn leaders(report: &Report, end: u64) -> Lane {
+fn leaders(report: &DrillReport, end: u64) -> Lane {
     let mut bars = Vec::new();
     let (mut leader, mut since) = (report.from.clone(), 0);
     let mut bar = |leader: &Option<_>, from, to| {

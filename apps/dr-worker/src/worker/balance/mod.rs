@@ -36,7 +36,7 @@ use crate::{
     error::Error,
     wall::unix_ms,
 };
-use survey::{CountedJob, Refused, survey};
+use survey::{CountedJob, RefusedMoves, survey};
 
 /// The balancer's own election.
 const NAME: &str = "balancer";
@@ -118,7 +118,7 @@ struct Balancer {
 #[derive(Default)]
 struct Earlier {
     asked: Vec<AskedMove>,
-    refused: Refused,
+    refused: RefusedMoves,
     /// Whether the last failure was logged.
     complained: bool,
 }

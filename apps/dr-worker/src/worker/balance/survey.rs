@@ -32,7 +32,7 @@ pub(super) struct CountedJob {
 
 /// Members that an elector has refused lately as the leader of a job, and until when no request is repeated, in
 /// milliseconds since the Unix epoch.
-pub(super) type Refused = BTreeMap<(String, MemberId), u64>;
+pub(super) type RefusedMoves = BTreeMap<(String, MemberId), u64>;
 
 /// The input of a plan.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ pub(super) struct Survey {
 pub(super) fn survey(
     jobs: &[CountedJob],
     snapshots: &BTreeMap<String, Snapshot>,
-    refused: &Refused,
+    refused: &RefusedMoves,
     unix_ms: u64,
 ) -> Survey {
     let mut survey = Survey::default();
@@ -83,7 +83,7 @@ fn decided<'a>(
     job: &'a CountedJob,
     snapshot: &'a Snapshot,
     elected: &'a Elected,
-    refused: &Refused,
+    refused: &RefusedMoves,
     unix_ms: u64,
 ) -> Vec<Election> {
     let leaders: Vec<_> = elected.leaders().collect();

@@ -20,7 +20,7 @@ use election_core::internals::text::{cut, shown};
 use zk_session::BootTime;
 
 use super::{
-    answer::{Outcome, refuse},
+    answer::{LoggedOutcome, refuse},
     connections::Peer,
     origin,
     refusals::Refusals,
@@ -176,7 +176,7 @@ pub(super) async fn control(
     let status = response.status().as_u16();
     let mut outcome = response
         .extensions()
-        .get::<Outcome>()
+        .get::<LoggedOutcome>()
         .map_or_else(String::new, |outcome| shown(&outcome.0).into_owned());
     cut(&mut outcome, LOGGED);
     let (peer, certificate) = (peer.address, peer.certificate());

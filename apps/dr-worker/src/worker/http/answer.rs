@@ -14,7 +14,7 @@ const LONGEST_ERROR: usize = 4096;
 
 /// What an answer reports, for the log.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome(pub(super) String);
+pub(super) struct LoggedOutcome(pub(super) String);
 
 /// An answer that no proxy may cache.
 pub(super) fn answer(code: StatusCode, body: &impl Serialize) -> Response {
@@ -87,7 +87,7 @@ impl IntoResponse for Refused {
 pub(super) type Answered = Result<Response, Refused>;
 
 fn refuse_with(code: StatusCode, refusal: &Refusal<'_>) -> Response {
-    let outcome = axum::Extension(Outcome(refusal.error.to_owned()));
+    let outcome = axum::Extension(LoggedOutcome(refusal.error.to_owned()));
     (code, [(header::CACHE_CONTROL, "no-store")], outcome, Json(refusal)).into_response()
 }
 

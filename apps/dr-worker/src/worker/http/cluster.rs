@@ -11,7 +11,7 @@ use election_core::{Paths, status::Skipped};
 
 use super::{
     answer::{Answered, Refused, answer, refuse},
-    roles::Which,
+    roles::JobQuery,
 };
 use crate::{
     config::ZooKeeperConfig,
@@ -23,7 +23,7 @@ use crate::{
     worker::state::Worker,
 };
 
-pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
+pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
@@ -33,7 +33,7 @@ pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Que
     Ok(answer(StatusCode::OK, &Cluster { skipped, planned_stops, problems, ..cluster }))
 }
 
-pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
+pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {
     let (name, paths, observer) = prepare(&worker, &which)?;
     let (leaderships, unreadable) = observer.history(&paths).await?;
     Ok(answer(StatusCode::OK, &History { election: name, leaderships, unreadable }))
@@ -64,14 +64,14 @@ impl RequestedJob {
     }
 }
 
-pub(super) async fn look(worker: &Worker, which: &Which) -> Result<RequestedJob, Refused> {
+pub(super) async fn look(worker: &Worker, which: &JobQuery) -> Result<RequestedJob, Refused> {
     let (job, paths, observer) = prepare(worker, which)?;
     let snapshot = observer.snapshot(&paths).await?;
     let zookeeper = worker.config().zookeeper.clone();
     Ok(RequestedJob { job, snapshot, paths, observer, zookeeper })
 }
 
-fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Refused> {
+fn prepare(worker: &Worker, which: &JobQuery) -> Result<(String, Paths, Observer), Refused> {
     let unavailable = |why: &str| Refused::from(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
     let job = which.of_member(worker)?;
     let name = job.slot.name().to_owned();

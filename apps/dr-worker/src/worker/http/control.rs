@@ -19,10 +19,10 @@ use serde::Serialize;
 use zk_session::BootTime;
 
 use super::{
-    answer::{Answered, Outcome, Refused, answer, failed, refuse},
+    answer::{Answered, LoggedOutcome, Refused, answer, failed, refuse},
     body::{self, Asked},
     connections::Peer,
-    roles::Which,
+    roles::JobQuery,
 };
 use crate::{
     commands::{
@@ -73,7 +73,7 @@ struct Desk {
 
 impl Desk {
     /// `named` is the job that the body names.
-    fn new(worker: &Worker, which: Which, named: Option<&str>) -> Result<Self, Refused> {
+    fn new(worker: &Worker, which: JobQuery, named: Option<&str>) -> Result<Self, Refused> {
         let job = match (which.job, named.map(str::to_owned)) {
             (Some(one), Some(other)) if one != other => {
                 let why = format!("?job={one} and \"job\": {other:?} in the body differ");
@@ -81,7 +81,7 @@ impl Desk {
             }
             (one, other) => one.or(other),
         };
-        let job = Which { job }.of_member(worker)?.slot.name().to_owned();
+        let job = JobQuery { job }.of_member(worker)?.slot.name().to_owned();
         let session = worker.session().filter(|session| session.incarnation().is_some()).cloned();
         let session =
             session.ok_or_else(|| Error::Unreachable("no ZooKeeper session at the moment".to_owned()))?;
@@ -247,7 +247,7 @@ fn accepted(job: &str, id: &str, body: &impl Serialize) -> Response {
 }
 
 fn reported(outcome: String, response: Response) -> Response {
-    (Extension(Outcome(outcome)), response).into_response()
+    (Extension(LoggedOutcome(outcome)), response).into_response()
 }
 
 /// Who asks, for the records.
@@ -276,7 +276,7 @@ pub(super) async fn carry_out(
     declared: &Declared,
     worker: Arc<Worker>,
     peer: Peer,
-    which: Which,
+    which: JobQuery,
     body: Bytes,
 ) -> Answered {
     let asked = body::read(declared, &body)?;
@@ -287,7 +287,7 @@ pub(super) async fn carry_out(
 pub(super) async fn outcome(
     State(worker): State<Arc<Worker>>,
     Path(id): Path<String>,
-    Query(which): Query<Which>,
+    Query(which): Query<JobQuery>,
 ) -> Answered {
     let desk = Desk::new(&worker, which, None)?;
     Ok(in_time(desk.outcome(&id)).await)

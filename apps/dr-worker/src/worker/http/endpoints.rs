@@ -23,7 +23,7 @@ use super::{
     control,
     endpoint::{Access, Answer, Endpoint, JSON},
     events, explain, logs, metrics, openapi, page,
-    roles::{self, Which},
+    roles::{self, JobQuery},
     status::{self, status as own_status},
 };
 use crate::{
@@ -46,6 +46,11 @@ fn status(path: &str, summary: &str, answers: Vec<Answer>, route: MethodRouter<A
     Endpoint { path, summary, access: Access::Status, query: None, operation: None, answers, route }
 }
 
+/// One that answers with this object.
+fn reading<T: JsonSchema>(path: &str, summary: &str, route: MethodRouter<App>) -> Endpoint {
+    status(path, summary, vec![answer_of::<T>(200)], route)
+}
+
 fn health(path: &str, summary: &str, answers: Vec<Answer>, route: MethodRouter<App>) -> Endpoint {
     Endpoint { access: Access::Health, ..status(path, summary, answers, route) }
 }
@@ -61,7 +66,7 @@ fn operation(declared: &'static Declared) -> Endpoint {
     let route = post(
         async |State(app): State<App>,
                ConnectInfo(peer): ConnectInfo<Peer>,
-               Query(which): Query<Which>,
+               Query(which): Query<JobQuery>,
                body: Bytes| { control::carry_out(declared, app.worker, peer, which, body).await },
     );
     let verb = declared.verb;
@@ -69,45 +74,46 @@ fn operation(declared: &'static Declared) -> Endpoint {
     let answers = (declared.answers)().into_iter();
     let answers = answers.map(|(status, schema)| (status, JSON, Some(schema))).collect();
     let endpoint = status(&format!("/{verb}"), &format!("{about}, as `{verb}`."), answers, route);
-    Endpoint { access: Access::Control, operation: Some(declared), ..endpoint }.with_query::<Which>()
+    Endpoint { access: Access::Control, operation: Some(declared), ..endpoint }.with_query::<JobQuery>()
 }
 
 /// All endpoints.
 pub(super) fn all() -> Vec<Endpoint> {
     let operations = OPERATIONS.iter().map(operation);
-    let mut all = readings();
+    let html = vec![(200, "text/html; charset=utf-8", None)];
+    let mut all = vec![status("/", "The status page.", html, get(page::page))];
+    all.extend(health_checks());
+    all.extend(readings());
     all.extend(operations);
     all.extend([
-        status(
+        reading::<control::RequestOutcome<'_>>(
             "/requests/{id}",
             "The outcome of a request.",
-            vec![answer_of::<control::RequestOutcome<'_>>(200)],
             get(control::outcome),
         )
-        .with_query::<Which>(),
-        status("/openapi.json", "This description.", vec![answer_of::<openapi::Document>(200)], get(openapi)),
+        .with_query::<JobQuery>(),
+        reading::<openapi::Document>("/openapi.json", "This description.", get(openapi)),
     ]);
     all
 }
 
-/// Those that read.
-fn readings() -> Vec<Endpoint> {
+/// What load balancers and supervisors ask.
+fn health_checks() -> Vec<Endpoint> {
     vec![
-        status("/", "The status page.", vec![(200, "text/html; charset=utf-8", None)], get(page::page)),
         health(
             "/leader",
             "200 on the member that is READY leader with a valid lease and a job that runs, else 503.",
             yes_or_no::<roles::OwnRole<'_>>(),
             get(roles::leader),
         )
-        .with_query::<Which>(),
+        .with_query::<JobQuery>(),
         health(
             "/standby",
             "200 on a standby that is connected and fit, and whose standby program is ready if the job has one, else 503.",
             yes_or_no::<roles::OwnRole<'_>>(),
             get(roles::standby),
         )
-        .with_query::<Which>(),
+        .with_query::<JobQuery>(),
         health(
             "/liveness",
             "200 while the process answers.",
@@ -120,78 +126,60 @@ fn readings() -> Vec<Endpoint> {
             yes_or_no::<roles::Readiness>(),
             get(roles::readiness),
         ),
-        status(
+    ]
+}
+
+/// What programs and people read.
+fn readings() -> Vec<Endpoint> {
+    let can_restart = "200 if this worker may be taken down now, else 503 and why, as `can-restart`.";
+    let output = reading::<logs::Logs<'_>>(
+        "/logs",
+        "The last output of a job on this node, oldest line first, as `logs`.",
+        get(logs::logs),
+    );
+    let in_force = reading::<config::InForce<'_>>(
+        "/config",
+        "The configuration that is in force, as `config show --output json`, and its last reload.",
+        get(config::config),
+    );
+    let events = vec![(200, "text/event-stream", None)];
+    let metrics = vec![(200, "text/plain; version=0.0.4; charset=utf-8", None)];
+    vec![
+        reading::<status::MemberStatus<'_>>(
             "/status",
             "This member, its jobs and their processes.",
-            vec![answer_of::<status::MemberStatus<'_>>(200)],
             get(own_status),
         ),
-        status(
+        reading::<Cluster>(
             "/cluster",
             "All members and the decision, as `list --output json`.",
-            vec![answer_of::<Cluster>(200)],
             get(cluster::cluster),
         )
-        .with_query::<Which>(),
-        status(
+        .with_query::<JobQuery>(),
+        reading::<History>(
             "/history",
             "Past leaderships, as `history --output json`.",
-            vec![answer_of::<History>(200)],
             get(cluster::history),
         )
-        .with_query::<Which>(),
-        status(
+        .with_query::<JobQuery>(),
+        reading::<Explained>(
             "/explain",
             "Who leads, who would, and what blocks a change, as `explain --output json`.",
-            vec![answer_of::<Explained>(200)],
             get(explain::explain),
         )
-        .with_query::<Which>(),
-        status(
+        .with_query::<JobQuery>(),
+        reading::<Simulated>(
             "/simulate",
             "Who would lead without a site or member, or with other settings, as `simulate --output json`.",
-            vec![answer_of::<Simulated>(200)],
             get(explain::simulate),
         )
         .with_query::<explain::Assumed>(),
-        status(
-            "/can-restart",
-            "200 if this worker may be taken down now, else 503 and why, as `can-restart`.",
-            yes_or_no::<Restartable>(),
-            get(explain::can_restart),
-        ),
-        Endpoint {
-            access: Access::Output,
-            ..status(
-                "/logs",
-                "The last output of a job on this node, oldest line first, as `logs`.",
-                vec![answer_of::<logs::Logs<'_>>(200)],
-                get(logs::logs),
-            )
-        }
-        .with_query::<logs::LogsQuery>(),
-        Endpoint {
-            access: Access::Secret,
-            ..status(
-                "/config",
-                "The configuration that is in force, as `config show --output json`, and its last reload.",
-                vec![answer_of::<config::InForce<'_>>(200)],
-                get(config::config),
-            )
-        },
-        status(
-            "/events",
-            "Server-sent events, one per change.",
-            vec![(200, "text/event-stream", None)],
-            get(events::events),
-        )
-        .with_query::<Which>(),
-        status(
-            "/metrics",
-            "Metrics for Prometheus.",
-            vec![(200, "text/plain; version=0.0.4; charset=utf-8", None)],
-            get(metrics::render),
-        ),
+        status("/can-restart", can_restart, yes_or_no::<Restartable>(), get(explain::can_restart)),
+        Endpoint { access: Access::Output, ..output }.with_query::<logs::LogsQuery>(),
+        Endpoint { access: Access::Secret, ..in_force },
+        status("/events", "Server-sent events, one per change.", events, get(events::events))
+            .with_query::<JobQuery>(),
+        status("/metrics", "Metrics for Prometheus.", metrics, get(metrics::render)),
     ]
 }
 
@@ -200,19 +188,10 @@ pub(super) fn router(app: App) -> Router {
         router.route(
             &path,
             match access {
-                Access::Health => route.fallback(async || answer::not_allowed(READING)),
-                Access::Status => {
-                    let guarded = route.route_layer(from_fn_with_state(app.clone(), access::status));
-                    guarded.fallback(async || answer::not_allowed(READING))
-                }
-                Access::Output => {
-                    let guarded = route.route_layer(from_fn_with_state(app.clone(), access::output));
-                    guarded.fallback(async || answer::not_allowed(READING))
-                }
-                Access::Secret => {
-                    let guarded = route.route_layer(from_fn_with_state(app.clone(), access::control));
-                    guarded.fallback(async || answer::not_allowed(READING))
-                }
+                Access::Health => reads(route),
+                Access::Status => reads(route.route_layer(from_fn_with_state(app.clone(), access::status))),
+                Access::Output => reads(route.route_layer(from_fn_with_state(app.clone(), access::output))),
+                Access::Secret => reads(route.route_layer(from_fn_with_state(app.clone(), access::control))),
                 Access::Control => {
                     let bounded = route.layer(DefaultBodyLimit::max(control::LONGEST_BODY));
                     let guarded = bounded.route_layer(from_fn_with_state(app.clone(), access::control));
@@ -222,6 +201,11 @@ pub(super) fn router(app: App) -> Router {
         )
     });
     all.fallback(not_found).layer(map_response(answer::as_json)).with_state(app)
+}
+
+/// The answer to another method.
+fn reads(route: MethodRouter<App>) -> MethodRouter<App> {
+    route.fallback(async || answer::not_allowed(READING))
 }
 
 // Not `async`: the type of the table must not depend on the table.

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use super::{
     answer::{Answered, Refused, answer, refuse},
     cluster::{look, skipped},
-    roles::Which,
+    roles::JobQuery,
 };
 use crate::{
     config::{OperatorConfig, is_of_policy},
@@ -36,7 +36,7 @@ pub(super) struct Assumed {
     set: Vec<String>,
 }
 
-pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
+pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
     let explained = Explained::new(&seen.job, &seen.snapshot, &policies(&worker, &[])?, unix_ms());
@@ -52,7 +52,7 @@ pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Answered {
     let config = policies(&worker, &[])?;
     let mut jobs = Vec::new();
     for job in worker.jobs() {
-        let seen = look(&worker, &Which { job: Some(job.slot.name().to_owned()) }).await?;
+        let seen = look(&worker, &JobQuery { job: Some(job.slot.name().to_owned()) }).await?;
         let now_ms = unix_ms();
         let explained = Explained::new(&seen.job, &seen.snapshot, &config, now_ms);
         let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
@@ -85,7 +85,7 @@ fn policies(worker: &Worker, sets: &[String]) -> Result<OperatorConfig, Refused>
 }
 
 /// The requested job and the assumptions.
-fn read(pairs: Vec<(String, String)>) -> Result<(Which, WhatIf), String> {
+fn read(pairs: Vec<(String, String)>) -> Result<(JobQuery, WhatIf), String> {
     let mut assumed = Assumed::default();
     for (key, value) in pairs {
         match key.as_str() {
@@ -108,14 +108,14 @@ fn read(pairs: Vec<(String, String)>) -> Result<(Which, WhatIf), String> {
     if what_if.is_empty() {
         return Err("give at least one of without_site=SITE, without=MEMBER and set=policy.K=V".to_owned());
     }
-    Ok((Which { job }, what_if))
+    Ok((JobQuery { job }, what_if))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Result<(Which, WhatIf), String> {
+    fn of(pairs: &[(&str, &str)]) -> Result<(JobQuery, WhatIf), String> {
         read(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
     }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     answer::{Answered, answer, refuse},
-    roles::Which,
+    roles::JobQuery,
 };
 use crate::worker::{
     job::{ShownLine, kept_name},
@@ -43,7 +43,7 @@ pub(super) struct Logs<'a> {
 
 pub(super) async fn logs(State(worker): State<Arc<Worker>>, Query(asked): Query<LogsQuery>) -> Answered {
     let LogsQuery { job, lines, standby } = asked;
-    let job = Which { job }.of(&worker)?.slot.name().to_owned();
+    let job = JobQuery { job }.of(&worker)?.slot.name().to_owned();
     let (node, name) = (worker.node(), kept_name(&job, standby == Some(true)));
     let kept = KeptOutput::of(&node.state_dir, node.id.as_str());
     // The disk may be slow.

@@ -61,12 +61,12 @@ pub(super) struct Readiness {
 
 /// `?job=J`
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Which {
+pub(super) struct JobQuery {
     /// The job; it can be left out if there is only one.
     pub(super) job: Option<String>,
 }
 
-impl Which {
+impl JobQuery {
     /// The named job, or the only one.
     pub(super) fn of<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Refused> {
         let jobs = worker.jobs();
@@ -83,7 +83,7 @@ impl Which {
     }
 }
 
-impl Which {
+impl JobQuery {
     /// The same for what only a member answers: a process that waits for another one of its id to end is none.
     pub(super) fn of_member<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Refused> {
         let job = self.of(worker)?;
@@ -96,7 +96,7 @@ impl Which {
     }
 }
 
-pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
+pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {
     let job = which.of(&worker)?;
     // The clock is read now: a worker that was frozen must not answer from its state before.
     let status = job.election.status().now();
@@ -105,7 +105,7 @@ pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Quer
     Ok(yes_or_no(&worker, job, &status, status.leads_now() && serves))
 }
 
-pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Answered {
+pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {
     let job = which.of(&worker)?;
     let status = job.election.status().now();
     let runs = |process: ProcessStatus| process.state == ProcessState::Running;

@@ -78,6 +78,19 @@ impl Replica {
             Request::MultiRead(parts) => {
                 Ok(Reply::Multi(parts.iter().map(|part| self.part(reader, part)).collect::<Result<_, _>>()?))
             }
+            Request::SetWatches { .. }
+            | Request::AddWatch { .. }
+            | Request::CheckWatches { .. }
+            | Request::RemoveWatches { .. } => self.watch(reader, request),
+            _ => Err(ErrorCode::UNIMPLEMENTED),
+        }
+    }
+
+    /// Sets, checks or removes watches.
+    fn watch(&mut self, reader: &Reader<'_>, request: &Request<'_>) -> Result<Reply, ErrorCode> {
+        let Self { tree, watches, .. } = self;
+        let &Reader { watcher, release, .. } = reader;
+        match request {
             // A client has reconnected, with its watches and the last change that it has seen. Later changes
             // are reported as events instead.
             Request::SetWatches { relative_zxid, data, exist, child, persistent, recursive } => {

@@ -65,7 +65,7 @@ fn standing() -> Snapshot {
 
 fn seen(snapshot: Snapshot) -> Election {
     let snapshots = BTreeMap::from([("orders".to_owned(), snapshot)]);
-    let mut survey = survey(&[job("orders")], &snapshots, &Refused::new(), NOW_MS);
+    let mut survey = survey(&[job("orders")], &snapshots, &RefusedMoves::new(), NOW_MS);
     assert_eq!(survey.elections.len(), 1, "{survey:?}");
     survey.elections.remove(0)
 }
@@ -86,7 +86,7 @@ fn it_can_move_within_its_site() {
 fn whom_the_elector_refused_is_not_asked_for_again() {
     let snapshots = BTreeMap::from([("orders".to_owned(), standing())]);
     let refused =
-        Refused::from([(("orders".to_owned(), MemberId::new("east-2").unwrap()), NOW_MS + MINUTE_MS)]);
+        RefusedMoves::from([(("orders".to_owned(), MemberId::new("east-2").unwrap()), NOW_MS + MINUTE_MS)]);
     let survey = survey(&[job("orders")], &snapshots, &refused, NOW_MS);
     assert_eq!(survey.elections[0].fit, Some(ids(&["east-1"])));
 }
@@ -131,7 +131,7 @@ fn without_a_leader_it_is_the_electors_business() {
     let mut snapshot = standing();
     snapshot.elected.as_mut().unwrap().record.slots[0].named = None;
     let snapshots = BTreeMap::from([("orders".to_owned(), snapshot)]);
-    let survey = survey(&[job("orders")], &snapshots, &Refused::new(), NOW_MS);
+    let survey = survey(&[job("orders")], &snapshots, &RefusedMoves::new(), NOW_MS);
     assert_eq!(survey.elections, []);
     assert_eq!(survey.nodes.len(), 3);
 }
@@ -170,7 +170,7 @@ fn several_slots_count_and_stay() {
     let given = elected.slots[0].given.clone();
     elected.slots.push(Slot::new(Some(second), given));
     let snapshots = BTreeMap::from([("orders".to_owned(), snapshot)]);
-    let survey = survey(&[job("orders")], &snapshots, &Refused::new(), NOW_MS);
+    let survey = survey(&[job("orders")], &snapshots, &RefusedMoves::new(), NOW_MS);
     let names: Vec<_> = survey.elections.iter().map(|e| (e.name.as_str(), e.stays)).collect();
     assert_eq!(names, [("orders#0", true), ("orders#1", true)]);
 }
@@ -179,7 +179,7 @@ fn several_slots_count_and_stay() {
 fn three_jobs_on_one_node_become_two_and_one() {
     let jobs = ["a", "b", "c"].map(job);
     let mut snapshots: BTreeMap<_, _> = jobs.iter().map(|job| (job.name.clone(), standing())).collect();
-    let first = survey(&jobs, &snapshots, &Refused::new(), NOW_MS);
+    let first = survey(&jobs, &snapshots, &RefusedMoves::new(), NOW_MS);
     let plan = FairShare { at_most: 5 }.plan(&first.nodes, &first.elections);
     let moves: Vec<_> = plan.moves.iter().map(|m| (m.election.as_str(), m.to.as_str())).collect();
     assert_eq!(moves, [("a", "east-2")], "west is another site: {plan:?}");
@@ -190,6 +190,6 @@ fn three_jobs_on_one_node_become_two_and_one() {
     let leader_znode = &mut moved.leader_znodes[0].as_mut().unwrap().record;
     (leader_znode.member, leader_znode.ballot) = (named.member.clone(), named.ballot.clone());
     elected.slots[0].named = Some(named);
-    let then = survey(&jobs, &snapshots, &Refused::new(), NOW_MS);
+    let then = survey(&jobs, &snapshots, &RefusedMoves::new(), NOW_MS);
     assert_eq!(FairShare { at_most: 5 }.plan(&then.nodes, &then.elections).moves, []);
 }

@@ -24,7 +24,7 @@ use tokio::{
 use super::{
     answer::refuse,
     connections::Peer,
-    roles::Which,
+    roles::JobQuery,
     status::{self, session_word},
 };
 use crate::{wall::unix_ms, worker::state::Worker};
@@ -140,7 +140,7 @@ pub(super) async fn events(
     State(worker): State<Arc<Worker>>,
     State(hub): State<Arc<Hub>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
-    Query(which): Query<Which>,
+    Query(which): Query<JobQuery>,
 ) -> Response {
     if which.job.is_some()
         && let Err(refusal) = which.of(&worker)

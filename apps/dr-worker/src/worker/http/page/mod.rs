@@ -16,7 +16,7 @@ use super::{
     answer::{Answered, refuse},
     cluster::{cluster, history},
     explain::explain,
-    roles::Which,
+    roles::JobQuery,
     status,
 };
 use crate::worker::state::Worker;
@@ -28,7 +28,7 @@ const JS: &str = include_str!("page.js");
 /// The page comes without data if ZooKeeper does not answer by then. It asks by itself.
 const FIRST_DATA: Duration = Duration::from_secs(1);
 
-pub(super) async fn page(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
+pub(super) async fn page(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Response {
     let first = timeout(FIRST_DATA, first_data(&worker, which)).await.ok().flatten();
     let nonce = match nonce() {
         Ok(nonce) => nonce,
@@ -51,12 +51,12 @@ pub(super) async fn page(State(worker): State<Arc<Worker>>, Query(which): Query<
 }
 
 /// What the page draws at first: of the requested job, or of the first one.
-async fn first_data(worker: &Arc<Worker>, which: Which) -> Option<Value> {
+async fn first_data(worker: &Arc<Worker>, which: JobQuery) -> Option<Value> {
     let job = match which.of(worker) {
         Ok(job) => job.slot.name(),
         Err(_) => worker.jobs().iter().map(|job| job.slot.name()).min()?,
     };
-    let of_job = || (State(Arc::clone(worker)), Query(Which { job: Some(job.to_owned()) }));
+    let of_job = || (State(Arc::clone(worker)), Query(JobQuery { job: Some(job.to_owned()) }));
     let (of_cluster, of_history, of_explain) = (of_job(), of_job(), of_job());
     let (cluster, history, explained) = tokio::join!(
         cluster(of_cluster.0, of_cluster.1),
