@@ -90,6 +90,11 @@ impl Paths {
         }
     }
 
+    /// The prefix of the znodes that tell one life of [`leader`](Self::leader) from the next, with the recipe `single`.
+    pub fn generation_prefix(&self) -> String {
+        format!("{}/leader/generation-", self.base)
+    }
+
     /// The slot whose leader znode `path` is.
     pub fn slot_of(&self, path: &str) -> Option<usize> {
         let rest = path.strip_prefix(&*self.base)?.strip_prefix("/leader/current")?;

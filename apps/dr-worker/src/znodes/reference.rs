@@ -25,6 +25,7 @@ fn rows(paths: &Paths) -> Vec<Row> {
     let ballots = numbered(paths.ballot_prefix("GUID"));
     let queue = format!("{}/GUID-NUMBER", paths.queue());
     let slot = paths.leader_znode(1).replace('1', "SLOT");
+    let generation = format!("{}BALLOT", paths.generation_prefix());
     let version = paths.config_version(0).replace("0000000000", "VERSION");
     vec![
         (paths.base().to_owned(), ONCE, FIRST, "none"),
@@ -46,6 +47,12 @@ fn rows(paths: &Paths) -> Vec<Row> {
             "`Current`; with the recipe `single` `Contender`",
         ),
         (slot, WITH_SESSION, "the leader of another slot than the first one", "`Current`"),
+        (
+            generation,
+            ONCE,
+            "the first leader below this `leader`, with the recipe `single`: tells it from one that was deleted",
+            "none",
+        ),
         (paths.queue(), ONCE, FIRST, "none"),
         (
             queue,

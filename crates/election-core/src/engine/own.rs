@@ -8,9 +8,15 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{io::Node, policy::Policy, tokens::fencing_token};
+use super::{
+    io::Node,
+    policy::Policy,
+    tokens::fencing_token,
+    transaction::{Transaction, ZnodeWrite},
+};
 use crate::{
     ids::Ballot,
+    paths::Paths,
     record::{GaveUp, Health, RoundTrips, Unreached, limits},
     time::{Now, Time},
 };
@@ -107,13 +113,31 @@ pub(super) struct OwnContestZnode {
 pub(super) struct OwnZnode {
     pub(super) path: Arc<str>,
     pub(super) node: Node,
-    /// Single: the number of the creation that made it.
-    pub(super) count: Option<i32>,
+    /// Single: the creation that made it.
+    pub(super) creation: Option<Creation>,
     /// The base of the tokens when it began to lead with this znode.
     #[serde(default, with = "limits::base")]
     pub(super) base: u64,
     /// The name of this member's incarnation with it.
     pub(super) ballot: Ballot,
+}
+
+/// Single: one creation of the leader znode.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Creation {
+    /// The version that it gave the parent.
+    pub(super) count: i32,
+    /// The parent's generation then.
+    pub(super) generation: Option<Arc<str>>,
+}
+
+impl Creation {
+    /// Deletes this version of the leader znode, and no later creation of it.
+    pub(super) fn undo(&self, paths: &Paths, version: i32) -> Transaction {
+        let delete =
+            ZnodeWrite::delete(paths.leader_znode(0), version).only_while(paths.leader(), self.count);
+        self.generation.iter().fold(delete, |delete, generation| delete.only_while(&**generation, None))
+    }
 }
 
 impl OwnZnode {

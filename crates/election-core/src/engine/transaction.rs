@@ -128,6 +128,13 @@ impl Transaction {
         self
     }
 
+    /// Writes this as well, after the answer.
+    #[must_use]
+    pub fn then(mut self, other: ZnodeWrite) -> Self {
+        self.after.push(other);
+        self
+    }
+
     /// Sets the ballots of these members to the data that they have: their watches report it.
     #[must_use]
     pub fn and_call(mut self, called: &[&Named], paths: &Paths) -> Self {

@@ -89,7 +89,10 @@ impl Attempt<'_> {
         let done = attempt(session, request).await?;
         let creates = match request {
             ZkOp::CreateSequential { .. } => true,
-            ZkOp::Multi(transaction) => transaction.checks.is_empty() && transaction.subject().creates(),
+            ZkOp::Multi(transaction) => {
+                transaction.counted().is_some()
+                    || transaction.checks.is_empty() && transaction.subject().creates()
+            }
             ZkOp::Get(_) | ZkOp::Children(_) => false,
         };
         let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));
@@ -182,15 +185,16 @@ fn is_first(request: &ZkOp) -> bool {
 
 /// What the request creates in an election whose directories are created in the same transaction. Last comes a set, whose
 /// answer says which transaction that is.
-fn first_in_election(request: &ZkOp, base: &str) -> Option<[MultiOp; 2]> {
+fn first_in_election(request: &ZkOp, base: &str) -> Option<Vec<MultiOp>> {
     match request {
-        ZkOp::CreateSequential { prefix, data, ephemeral } => Some([
+        ZkOp::CreateSequential { prefix, data, ephemeral } => Some(vec![
             MultiOp::create(first_child(prefix), data.clone(), mode(*ephemeral)),
             MultiOp::set(base, "", 0),
         ]),
         ZkOp::Multi(transaction) => {
-            let counted = transaction.counted()?;
-            Some([operation(counted), MultiOp::set(&transaction.answer.path, "", 0)])
+            transaction.counted().filter(|_| transaction.checks.is_empty())?;
+            let created = transaction.after.iter().map(operation);
+            Some(created.chain([MultiOp::set(&transaction.answer.path, "", 0)]).collect())
         }
         ZkOp::Get(_) | ZkOp::Children(_) => None,
     }

@@ -163,7 +163,7 @@ impl Core {
 
     /// Single: the number of the creation that made the own leader znode.
     pub(crate) fn creation_count(&self) -> Option<i32> {
-        self.own.contest.znode.as_ref().and_then(|own| own.count)
+        self.own.contest.znode.as_ref().and_then(|own| own.creation.as_ref()).map(|creation| creation.count)
     }
 
     /// The name of the incarnation that holds a leader znode, which is that of its znode in a queue.

@@ -279,7 +279,8 @@ fn entries_at_most(core: &Core, term: u64) -> u64 {
         None => term.saturating_mul(policy.slots as u64),
         Some(own) => {
             let number = || own.name().rsplit('-').next()?.parse::<u64>().ok();
-            let created = own.count.and_then(|count| u64::try_from(count).ok()).or_else(number);
+            let created =
+                own.creation.as_ref().and_then(|creation| u64::try_from(creation.count).ok()).or_else(number);
             created.map_or(u64::MAX, |created| created.saturating_add(1))
         }
     }

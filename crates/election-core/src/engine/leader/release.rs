@@ -227,12 +227,15 @@ impl OwnLeadership {
         let LeadershipState::Releasing(release) = &mut self.state else { return };
         let path = core.leader_znode_path(self.slot);
         let mut clears = false;
+        let paths = &core.config.paths;
+        let creation = core.own.contest.znode.as_ref().and_then(|own| own.creation.as_ref());
         let request = match release.step {
             ReleaseStep::AwaitCreation | ReleaseStep::AwaitDecision { .. } => return,
-            ReleaseStep::Delete { version, unchanged: Some(unchanged_version) } => {
-                let paths = &core.config.paths;
-                let unchanged = if core.is_contest() { paths.leader() } else { paths.elected() };
-                let delete = ZnodeWrite::delete(path, version).only_while(unchanged, unchanged_version);
+            ReleaseStep::Delete { version, unchanged: Some(decision) } => {
+                let delete = match creation {
+                    Some(creation) => creation.undo(paths, version),
+                    None => ZnodeWrite::delete(path, version).only_while(paths.elected(), decision),
+                };
                 let others = core.leaves_with_release();
                 clears = others.is_some();
                 delete.then_delete(others.into_iter().flatten()).into()

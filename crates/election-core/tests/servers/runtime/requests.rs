@@ -55,7 +55,7 @@ macro_rules! recipes {
 recipes! {
     elector: members::elector(), 7, 0;
     queue: Recipe::Queue(QueueFormat::Native), 6, 0;
-    single: Recipe::Single, 8, 1;
+    single: Recipe::Single, 9, 1;
 }
 
 /// Nothing of the elections exists, and each has one member: requests until it is READY and its history is written, and how many

@@ -29,8 +29,10 @@
 //!
 //! **The versions of each created znode begin at 0**, so the creations of the leader znode of the single recipe are
 //! counted. Each creation sets the parent, in the same transaction. A deletion is applied only while the parent has
-//! the version that the creation gave it. So a deletion that arrives late, or is retried, never removes the next
-//! leader's znode.
+//! the version that the creation gave it. The versions of a parent that was deleted begin at 0 as well, so the first
+//! creation below each parent also creates a child that marks this generation of it, with a name that is used once: all
+//! others, and each deletion, are applied only while that exists. So a deletion that arrives late, or is retried, never
+//! removes the next leader's znode.
 //!
 //! **A znode without a member would block every candidate** as long as its session lives. So after a creation without
 //! an answer the contest searches for the znode, by the name of that attempt in the queue or in its record, and adopts it. Every
@@ -80,6 +82,8 @@ pub(crate) struct ContestCandidacy {
     /// The last creation had no answer: a znode of that attempt is this member's.
     #[serde(skip)]
     unanswered: bool,
+    /// Single: of the parent of the leader znode.
+    generation: Generation,
     /// Single: how often the creation was refused because the leader znode exists, since it was last read as present.
     #[serde(skip)]
     refused: u8,
@@ -133,6 +137,8 @@ enum ContestStep {
     DropLeftover(Vec<String>),
     /// Looks for znodes of this incarnation that belong to no candidacy.
     Seek(AfterSeek),
+    /// Single: looks for the generation of the parent.
+    ReadGeneration(AfterSeek),
     /// Found under the guid of a creation that was not answered.
     Adopt(Box<str>),
     /// Single: the leader znode is this incarnation's. Reads the count of its creation, before the leader znode is read
@@ -155,6 +161,27 @@ enum ContestStep {
     /// No candidate for a while.
     Pausing,
     Gone,
+}
+
+/// The path of the child that tells one life of the leader znode's parent from the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Generation {
+    #[default]
+    Unread,
+    /// The next creation creates it.
+    Missing,
+    /// It exists, or is created by the creation under way.
+    Known(Arc<str>),
+}
+
+impl Generation {
+    fn path(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Known(path) => Some(Arc::clone(path)),
+            Self::Unread | Self::Missing => None,
+        }
+    }
 }
 
 /// The next step once no znode is left that belongs to no candidacy.
@@ -218,9 +245,8 @@ impl ByRecipe for ContestCandidacy {
     fn begin(&mut self, core: &mut Core) {
         let first = match (core.config.leftovers, core.queue_format()) {
             (Leftovers::Remove, Some(_)) => ContestStep::ListLeftovers,
-            // The znode exists most likely: a read, rather than a creation that is refused.
-            (Leftovers::Remove, None) => ContestStep::Seek(AfterSeek::Join),
-            (Leftovers::Wait, _) => ContestStep::Create,
+            (_, None) => ContestStep::ReadGeneration(AfterSeek::Join),
+            (Leftovers::Wait, Some(_)) => ContestStep::Create,
         };
         self.reset(core, first);
         if core.own.gave_up.is_some() {
@@ -320,6 +346,7 @@ impl ByRecipe for ContestCandidacy {
             self.step,
             ContestStep::Pausing
                 | ContestStep::Seek(AfterSeek::Pause)
+                | ContestStep::ReadGeneration(AfterSeek::Pause)
                 | ContestStep::Count(AfterSeek::Pause)
                 | ContestStep::Look(AfterSeek::Pause, _)
                 | ContestStep::Drop(_, _, AfterSeek::Pause)

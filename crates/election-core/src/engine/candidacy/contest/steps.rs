@@ -5,7 +5,7 @@ use super::{
         by_recipe::ByRecipe as _,
         line::{Line, NEVER_CREATED, Rank},
     },
-    AfterSeek, Before, ContestCandidacy, ContestStep,
+    AfterSeek, Before, ContestCandidacy, ContestStep, Generation,
 };
 use crate::{
     engine::{
@@ -13,7 +13,7 @@ use crate::{
         io::{Level, Node, NoteKind, Outcome, StopReason, ZkOp},
         leader::OwnLeadership,
         ops::{Part, USED_UP},
-        own::OwnZnode,
+        own::{Creation, OwnZnode},
         recipe::QueueFormat,
         transaction::ZnodeWrite,
         znode::Known,
@@ -32,6 +32,7 @@ impl ContestCandidacy {
             }
             match self.step {
                 ContestStep::Seek(AfterSeek::Leave)
+                | ContestStep::ReadGeneration(AfterSeek::Leave)
                 | ContestStep::Count(AfterSeek::Leave)
                 | ContestStep::Look(AfterSeek::Leave, _)
                 | ContestStep::Drop(_, _, AfterSeek::Leave) => return false,
@@ -74,6 +75,12 @@ impl ContestCandidacy {
         }
         if self.step == ContestStep::Create && self.join_at.is_some() {
             self.step = ContestStep::Pausing;
+        }
+        if self.step == ContestStep::Create
+            && core.queue_format().is_none()
+            && self.generation == Generation::Unread
+        {
+            self.step = ContestStep::ReadGeneration(AfterSeek::Join);
         }
         if self.step == ContestStep::Pausing {
             let due = self.join_at.is_none_or(|at| at <= core.now.time);
@@ -145,11 +152,12 @@ impl ContestCandidacy {
             ContestStep::Seek(_) => queue.map_or_else(znode, |queue| queue.list()),
             ContestStep::LookAtDuplicate => ZkOp::Get(self.suspected.as_ref()?.path.clone()),
             ContestStep::Adopt(name) => ZkOp::Get(queue?.path(name)),
+            ContestStep::ReadGeneration(_) => ZkOp::Children(paths.leader()),
             ContestStep::Count(_) => ZkOp::Get(paths.leader()),
             ContestStep::Look(..) => znode(),
             ContestStep::Drop(path, None, _) => ZnodeWrite::delete(&**path, None).into(),
-            ContestStep::Drop(path, Some((version, count)), _) => {
-                ZnodeWrite::delete(&**path, *version).only_while(paths.leader(), *count).into()
+            ContestStep::Drop(_, Some((version, count)), _) => {
+                self.creation(*count).undo(&paths, *version).into()
             }
             ContestStep::Create => return self.create_own(core),
             ContestStep::Idle
@@ -185,7 +193,16 @@ impl ContestCandidacy {
             Some(queue) => queue.create(self.attempts, data),
             None => {
                 let paths = &core.config.paths;
-                ZnodeWrite::create_ephemeral(paths.leader_znode(0), data).counted_by(paths.leader()).into()
+                let create = ZnodeWrite::create_ephemeral(paths.leader_znode(0), data);
+                let create = create.counted_by(paths.leader());
+                match self.generation.path() {
+                    Some(generation) => create.only_while(&*generation, None).into(),
+                    None => {
+                        let generation = generation_of(core, &ballot);
+                        self.generation = Generation::Known(generation.as_str().into());
+                        create.then(ZnodeWrite::create(generation, "")).into()
+                    }
+                }
             }
         })
     }
@@ -214,6 +231,15 @@ impl ContestCandidacy {
             (ContestStep::Seek(then), Outcome::Got(node)) => {
                 self.sought_leader_znode(core, then, node.as_ref())
             }
+            (ContestStep::ReadGeneration(then), Outcome::Names(names)) => {
+                self.generation = found_generation(core, names);
+                let leader_znode = core.config.paths.leader_znode(0);
+                let exists = names.iter().any(|name| leader_znode.ends_with(&format!("/{name}")));
+                self.step = match exists || self.refused > 0 {
+                    true => ContestStep::Seek(then),
+                    false => self.nothing_left(then),
+                };
+            }
             (ContestStep::Count(then), Outcome::Got(counter)) => {
                 let found = counter.as_ref().map(|counter| ContestStep::Look(then, counter.version));
                 self.step = found.unwrap_or(ContestStep::Seek(then));
@@ -225,6 +251,10 @@ impl ContestCandidacy {
                 if self.created_one() =>
             {
                 self.step = ContestStep::Gone;
+            }
+            // In an older copy of the ensemble, the generation may be another one.
+            (ContestStep::Drop(_, Some(_), then), Outcome::Stale) => {
+                self.step = ContestStep::ReadGeneration(then)
             }
             (ContestStep::Drop(_, _, then), Outcome::Ok | Outcome::Missing | Outcome::Stale) => {
                 self.step = ContestStep::Seek(then);
@@ -243,8 +273,15 @@ impl ContestCandidacy {
             }
             (ContestStep::Create, Outcome::Exists) => {
                 self.refused = self.refused.saturating_add(1).min(2);
-                self.step = ContestStep::Seek(AfterSeek::Join);
+                let began =
+                    core.incarnation().ballot(self.attempts).map(|ballot| generation_of(core, &ballot));
+                self.step = match self.generation.path().as_deref() == began.as_deref() {
+                    true => ContestStep::ReadGeneration(AfterSeek::Join),
+                    false => ContestStep::Seek(AfterSeek::Join),
+                };
             }
+            // The parent was deleted.
+            (ContestStep::Create, Outcome::Stale) => self.step = ContestStep::ReadGeneration(AfterSeek::Join),
             // It is unknown whether the znode was created.
             (ContestStep::Create, Outcome::Unknown(why)) => {
                 self.step = ContestStep::Seek(AfterSeek::Join);
@@ -283,6 +320,11 @@ impl ContestCandidacy {
         } else {
             node.data == member.as_str().as_bytes()
         }
+    }
+
+    /// Single: the creation with this count, which was the last one.
+    fn creation(&self, count: i32) -> Creation {
+        Creation { count, generation: self.generation.path() }
     }
 
     /// Single: whether this incarnation has created the leader znode.
@@ -374,7 +416,8 @@ impl ContestCandidacy {
         if queue.is_none() {
             core.has_created(node.czxid);
         }
-        let own = Box::new(OwnZnode { path: path.into(), node, count, base: 0, ballot });
+        let creation = count.map(|count| self.creation(count));
+        let own = Box::new(OwnZnode { path: path.into(), node, creation, base: 0, ballot });
         let is_first = self.attempts == 1 && Line::is_first_of_all(own.name());
         core.own.contest.znode = Some(own);
         self.step = match core.queue_format() {
@@ -432,4 +475,18 @@ impl ContestCandidacy {
             }
         }
     }
+}
+
+/// Single: what a creation names the generation that it begins.
+fn generation_of(core: &Core, ballot: &Ballot) -> String {
+    format!("{}{ballot}", core.config.paths.generation_prefix())
+}
+
+/// Single: the generation of the parent of the leader znode, by the names of its children. Two creations at one time may each
+/// have begun one: they last equally long.
+fn found_generation(core: &Core, names: &[String]) -> Generation {
+    let parent = core.config.paths.leader();
+    let mut paths = names.iter().map(|name| format!("{parent}/{name}"));
+    let found = paths.find(|path| path.starts_with(&core.config.paths.generation_prefix()));
+    found.map_or(Generation::Missing, |path| Generation::Known(path.into()))
 }
