@@ -40,6 +40,11 @@ pub(crate) enum Chore {
     /// completions. The package is as [package.metadata.deb] in apps/dr-worker/Cargo.toml
     /// describes it. Needs dpkg, dpkg-dev and gzip; for an RPM package, rpmbuild and gzip.
     Dist(DistArgs),
+    /// Make the files of a release, and print their checksums: both packages, an archive, the bill of materials.
+    ///
+    /// Makes all of them twice and compares them byte for byte. The program of the archive needs no library of the system
+    /// if the target x86_64-unknown-linux-musl is installed. Publishes nothing. Needs what `dist` needs, and readelf.
+    Release(ReleaseArgs),
     /// Start, show, or end a real ZooKeeper ensemble on loopback.
     #[command(subcommand)]
     Ensemble(EnsembleChore),
@@ -126,6 +131,16 @@ pub(crate) struct DistArgs {
     /// Do not compress the package.
     #[arg(long)]
     pub(crate) fast: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArgs {
+    /// From any commit. Without it the commit must have the tag of the version, and Cargo.toml no placeholder.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// A program that is built already.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ use crate::cargo::{self, cargo};
 use crate::cli::DistArgs;
 
 /// The program, and its package.
-const NAME: &str = "dr-worker";
+pub(crate) const NAME: &str = "dr-worker";
 
 /// Where each shell of Debian looks for completions.
 const COMPLETIONS: [(&str, &str); 3] =
@@ -71,7 +71,7 @@ async fn generate(program: &Path, dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn succeed(command: &mut Command) -> anyhow::Result<()> {
+pub(crate) async fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = cargo::run(command).await.with_context(|| format!("cannot start {program}"))?;
     if !status.success() {
@@ -81,7 +81,7 @@ async fn succeed(command: &mut Command) -> anyhow::Result<()> {
 }
 
 /// The standard output of a command that succeeds.
-fn output(command: &mut Command) -> anyhow::Result<String> {
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| {
         format!("cannot start {program}; on Debian, dpkg, dpkg-dev, rpm and gzip have what is needed")

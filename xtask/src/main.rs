@@ -1,4 +1,4 @@
-//! The chores of this workspace: `cargo xtask test | demo | dist | ensemble | bench | build-figures | figures | dashboard | book | model | chaos`.
+//! The chores of this workspace: `cargo xtask --help` lists them.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -17,6 +17,7 @@ mod group;
 mod model;
 mod packages;
 mod published;
+mod release;
 mod signals;
 mod sources;
 mod test;
@@ -54,6 +55,7 @@ async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Test(args) => test::run(&args).await,
         Chore::Demo(args) => demo::run(&args).await,
         Chore::Dist(args) => dist::run(&args).await,
+        Chore::Release(args) => release::run(&args).await,
         Chore::Ensemble(EnsembleChore::Up(up)) => ensemble::up(&up).await,
         Chore::Ensemble(EnsembleChore::Down(down)) => ensemble::down(&down),
         Chore::Ensemble(EnsembleChore::Status(at)) => ensemble::status(&at).await,

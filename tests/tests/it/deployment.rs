@@ -1,4 +1,4 @@
-//! The README's deployment, run line by line on two fresh nodes.
+//! The deployment of docs/install.md without a package, run line by line on two fresh nodes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -11,11 +11,11 @@ use zk_testkit::{Host, Network};
 
 const NODES: [(&str, &str); 2] = [("east-1", "east"), ("west-1", "west")];
 
-/// The lines of the README's block below a heading.
+/// The lines of the page's block below a heading.
 fn block_below(heading: &str) -> Vec<String> {
-    let readme = fs::read_to_string(workspace().join("README.md")).unwrap();
-    let (_, rest) = readme.split_once(heading).unwrap_or_else(|| panic!("the README has no {heading:?}"));
-    let (_, rest) = rest.split_once("```sh\n").unwrap();
+    let page = fs::read_to_string(workspace().join("docs/install.md")).unwrap();
+    let (_, rest) = page.split_once(heading).unwrap_or_else(|| panic!("the page has no {heading:?}"));
+    let (_, rest) = rest.split_once("```sh no-run\n").unwrap();
     let (block, _) = rest.split_once("```").unwrap();
     block.lines().map(str::to_owned).collect()
 }
@@ -36,7 +36,7 @@ fn checkout(dir: &Path) {
     }
 }
 
-/// Sets the keys that the README names; fails if one is missing.
+/// Sets the keys that the page names; fails if one is missing.
 fn editor(dir: &Path, connect: &str, host: &Host) {
     let ip = host.ip();
     let edits = [
@@ -71,11 +71,11 @@ async fn led_by(terminal: &mut Terminal, member: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_deployment_of_the_readme_works_line_by_line() {
+async fn the_deployment_without_a_package_works_line_by_line() {
     if !Network::available_or_skip() {
         return;
     }
-    let lines = block_below("## Deploying on two sites\n");
+    let lines = block_below("## From a checkout, without a package\n");
     // The tests' build replaces it.
     let (build, lines) = lines.split_first().unwrap();
     assert!(build.starts_with("cargo build --release "), "{build}");
@@ -114,7 +114,7 @@ async fn the_deployment_of_the_readme_works_line_by_line() {
     }
     let list = led_by(west, "west-1").await;
     assert_eq!(list["problems"], Value::Array(Vec::new()), "{list:#}");
-    // It books there: by the README each site has its own store, which is not complete yet.
+    // It books there: by that page each site has its own store, which is not complete yet.
     let books = "sqlite:/var/lib/dr-worker/ledger.db --orders /var/lib/dr-worker/orders.csv";
     let (_, checked) = west.types(&format!("ledger check --store {books}")).await;
     assert!(

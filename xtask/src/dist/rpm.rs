@@ -50,6 +50,11 @@ impl Package {
             ("program_version", self.version.as_ref()),
             ("program_revision", self.revision.to_string().as_ref()),
             ("_binary_payload", payload.as_ref()),
+            // The same from the same files, at the time of SOURCE_DATE_EPOCH where that is set.
+            ("_buildhost", "localhost".as_ref()),
+            ("use_source_date_epoch_as_buildtime", "1".as_ref()),
+            ("clamp_mtime_to_source_date_epoch", "1".as_ref()),
+            ("build_mtime_policy", "clamp_to_source_date_epoch".as_ref()),
         ] {
             build.arg("--define").arg([name.as_ref(), value].join(" ".as_ref()));
         }
