@@ -32,7 +32,7 @@ pub(super) struct LogsArguments {
     /// Job [default: the only one of this node].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    /// Show the output of the job's standby instead of the leader's program.
+    /// Show the output of the job's standby.
     #[arg(long)]
     standby: bool,
     /// Number of lines.

@@ -405,7 +405,7 @@ fn the_same_id_elsewhere_is_refused_and_the_first_is_left_in_peace() {
     for (method, path) in [("GET", "/cluster"), ("GET", "/explain"), ("GET", "/can-restart")] {
         let (head, body) = second.http(method, path);
         assert_eq!(code_of(&head), 503, "{path}");
-        assert!(body.contains("no member of orders yet"), "{path}: {body}");
+        assert!(body.contains("not a member of orders yet"), "{path}: {body}");
     }
     assert_eq!(second.ended().code(), Some(75));
     let why = format!(" {at} takes part as east-1");

@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 /// Blocks that are not run: their document, why, and what is done instead.
-const NOT_RUN: [(&str, &str); 9] = [
+const NOT_RUN: [(&str, &str); 10] = [
     ("README.md", "daemons, files of the host: tests/it/{dev,init}.rs, tests/tests/it/first_deployment.rs"),
     (
         "commands.md",
@@ -32,6 +32,7 @@ const NOT_RUN: [(&str, &str); 9] = [
     ("install.md", "the system manager, modules of the kernel: tests/tests/{package,first_deployment}.rs"),
     ("notifications.md", "needs a notification: tests/it/notify.rs runs the receiver that is beside it"),
     ("proofs.md", "runs other tests"),
+    ("reliability.md", "cuts networks, as root, for minutes"),
     ("shapes.md", "runs other tests"),
 ];
 

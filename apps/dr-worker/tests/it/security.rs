@@ -90,7 +90,7 @@ fn text_from_outside_is_one_line_wherever_it_goes() {
     until("west-1 is standby", || west.code("/standby") == 200);
     let refused = stage.operator(&["switchover", "--to", "west-1", "--reason", "a\nrow\u{202e}"]);
     refused.assert(64, &["--reason", "'\\n'"]);
-    refused.assert(64, &["no character of a line of text"]);
+    refused.assert(64, &["which is not allowed in a line of text"]);
     assert_eq!(stage.json(&["list"])["requests"], serde_json::json!([]));
 
     let hostile = "x\0y\nleads \u{1b}[2J\u{202e}";

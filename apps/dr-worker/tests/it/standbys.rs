@@ -48,6 +48,12 @@ impl Stage {
         fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
+    /// It is running before it has written anything.
+    fn standby_pid(&self, id: &str) -> Pid {
+        until("the standby has begun", || self.last_pid(id, "standby").is_some());
+        self.last_pid(id, "standby").expect("it has begun")
+    }
+
     fn last_pid(&self, id: &str, word: &str) -> Option<Pid> {
         let lines = self.written(id);
         let line = lines.iter().rfind(|line| line.starts_with(word))?;
@@ -82,7 +88,7 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
     assert_eq!(standby_of(&east), Value::Null, "the leader has none");
     let mut west = stage.standby_worker("west-1", "west", &settings);
     until("the standby is ready", || standby_of(&west)["state"] == "running");
-    let standby = stage.last_pid("west-1", "standby").expect("it has begun");
+    let standby = stage.standby_pid("west-1");
     assert_eq!(standby_of(&west)["pid"], standby.as_raw());
     until("/standby", || west.code("/standby") == 200);
     assert_eq!(east.code("/standby"), 503);
@@ -161,7 +167,7 @@ fn promote_by_restart_never_has_two_programs_and_a_required_standby_decides_who_
     until("it leads", || leads(&west));
     until("the former leader is a standby", || standby_of(&east)["state"] == "running");
     assert!(!is_alive(leader.expect("it ran")));
-    let standby = stage.last_pid("east-1", "standby").expect("it runs");
+    let standby = stage.standby_pid("east-1");
     east.signal(Signal::SIGTERM);
     assert_eq!(east.ended().code(), Some(0));
     assert!(!is_alive(standby));
@@ -176,7 +182,7 @@ fn a_promote_that_fails_or_hangs_costs_the_process_and_the_takeover() {
     let west = stage.standby_worker("west-1", "west", &[fails, "policy.exclusion=1s"]);
     for _ in 0..2 {
         until("the standby is ready", || standby_of(&west)["state"] == "running");
-        let standby = stage.last_pid("west-1", "standby").expect("it has begun");
+        let standby = stage.standby_pid("west-1");
         stage.operator(&["switchover", "--to-site", "west"]).assert(0, &[]);
         until("a new standby after the failure", || {
             stage.last_pid("west-1", "standby").is_some_and(|pid| pid != standby)
@@ -193,7 +199,7 @@ fn a_promote_that_fails_or_hangs_costs_the_process_and_the_takeover() {
         r#"job.orders.standby.promote={ kind = "exec", command = ["sleep", "600"], timeout = "10m" }"#;
     let west = stage.standby_worker("west-2", "west", &[hangs]);
     until("the standby is ready", || standby_of(&west)["state"] == "running");
-    let standby = stage.last_pid("west-2", "standby").expect("it has begun");
+    let standby = stage.standby_pid("west-2");
     east.signal(Signal::SIGKILL);
     east.ended();
     until("it is being promoted", || {

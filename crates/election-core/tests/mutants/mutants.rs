@@ -141,7 +141,18 @@ fn missed_elsewhere() -> Vec<(&'static str, Without)> {
     vec![
         ("Lease, queue", Breaks("at most one", QUEUE).inside()),
         ("Lease, single", Breaks("at most one", SINGLE).inside()),
-        ("OwnerChecked, single", Breaks("fencing", safety(SINGLE)).inside()),
+        (
+            "OwnerChecked, single",
+            Breaks(
+                "others undisturbed",
+                Setting {
+                    recipe: Kind::Single,
+                    members: &[("a", "east")],
+                    start: Start::Nothing,
+                    ..Setting::new("", 2, 1, &[Fault::Stray, Fault::Kill])
+                },
+            ),
+        ),
         ("Ballots, two slots", Breaks(END, SLOTS).inside()),
         ("Lease, two slots", Breaks("at most one", safety(SLOTS_OF_THREE)).inside()),
         ("Tokens, queue", Breaks("fencing", outside(Outside::Tokens, QUEUE_DELETED))),

@@ -51,6 +51,7 @@ async fn a_program_that_ends_while_it_changes_its_role_is_not_restarted() {
     spec.restart = RestartPolicy { max: 5, ..RestartPolicy::default() };
     let job = standby(spec.clone());
     until("its trap", || tree.file("up").exists()).await;
+    job.ready().await.expect("it runs");
     let (_renewer, work_until) = lease(Duration::from_secs(60));
     job.arm(spec, work_until.into()).await.expect("it runs");
     job.signal(StopSignal::Usr1).await;
@@ -67,6 +68,7 @@ async fn a_program_that_ends_in_its_new_role_is_restarted_with_that_command() {
     let second = Job { command: tree.spec("echo > promoted; exec sleep 1000").command, ..first.clone() };
     let job = standby(first);
     until("its trap", || tree.file("up").exists()).await;
+    job.ready().await.expect("it runs");
     let (_renewer, work_until) = lease(Duration::from_secs(60));
     job.arm(second, work_until.into()).await.expect("it runs");
     job.probe().await;

@@ -226,7 +226,8 @@ async fn a_hundred_lost_connections_leave_nothing_behind(driver: DriverKind) {
     for round in 0..ROUNDS {
         let mut states: Vec<_> = bed.sessions.iter().map(|laden| laden.session.subscribe()).collect();
         states.iter_mut().for_each(watch::Receiver::mark_unchanged);
-        assert_eq!(bed.proxy.cut().await, SESSIONS);
+        // More, if one has just reconnected by itself because the machine stood still.
+        assert!(bed.proxy.cut().await >= SESSIONS);
         for states in &mut states {
             soon("another state", states.changed()).await.unwrap();
         }
