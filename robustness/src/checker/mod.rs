@@ -15,6 +15,8 @@ mod violation;
 
 use std::fmt::Write as _;
 
+use serde_json::json;
+
 pub use violation::{Check, Findings, Violation};
 
 use crate::history::History;
@@ -97,6 +99,24 @@ impl Report {
     /// The names of the checks that had nothing to look at.
     pub fn idle(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.findings.iter().filter(|(_, findings)| findings.examined == 0).map(|(check, _)| check.name)
+    }
+
+    /// The report as JSON: `held`, and the `checks` with their violations and the lines that show them.
+    #[must_use]
+    pub fn json(&self, history: &History) -> serde_json::Value {
+        let checks = self.findings.iter().map(|(check, findings)| {
+            let violations = findings.violations.iter().map(|violation| {
+                let lines = violation.lines.iter().map(|number| &history.lines()[*number]);
+                json!({ "sentence": violation.sentence, "lines": lines.collect::<Vec<_>>() })
+            });
+            json!({
+                "name": check.name,
+                "promise": check.promise,
+                "examined": findings.examined,
+                "violations": violations.collect::<Vec<_>>(),
+            })
+        });
+        json!({ "held": self.held(), "checks": checks.collect::<Vec<_>>() })
     }
 
     /// The report as text: each promise that was broken with the lines that show it, then `held` or `broken`.

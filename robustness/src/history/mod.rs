@@ -1,5 +1,6 @@
 //! What happened, as lines of JSON in the order of time.
 
+mod files;
 mod line;
 mod operations;
 mod read;
@@ -7,6 +8,7 @@ mod recorder;
 mod txn_log;
 mod witness;
 
+pub use files::{BadFile, Files};
 pub use line::{Answer, Call, Event, Excuse, Leadership, Line, RequestState, STALE, Setup};
 pub use operations::{Operation, Outcome};
 pub use read::{BadLine, History};

@@ -23,6 +23,7 @@ const HEADINGS: [(&str, &[(&str, &str)]); 6] = [
             ("watch", "GET `/events`"),
             ("doctor", "none: it looks at the files and the clock of the node where it runs"),
             ("can-restart", "GET `/can-restart`, about that worker"),
+            ("check-trace", "none: it reads files where it runs"),
             ("assert", "none: `fencing_token` of GET `/leader` is the token"),
         ],
     ),

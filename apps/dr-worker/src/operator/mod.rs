@@ -3,6 +3,7 @@
 mod assert;
 mod can_restart;
 mod carry_out;
+mod check_trace;
 mod complete;
 mod config;
 mod consent;
@@ -125,6 +126,11 @@ enum Verb {
     ///
     /// Exit code 1 if it is not the token of the READY leader, 75 while no member is READY.
     Assert(assert::AssertArguments),
+    /// Check a history of a deployment: 'held', or the broken lines.
+    ///
+    /// It needs neither configuration nor ZooKeeper. docs/reliability.md has the promises and the lines. Exit code 1 if one
+    /// was broken.
+    CheckTrace(check_trace::CheckTraceArguments),
     /// Print each change as one line of JSON, until it is stopped.
     ///
     /// The first lines, with "initial", are the present state.
@@ -384,6 +390,7 @@ fn dispatch(
         Verb::Doctor(doctor) => block_on(doctor::run(doctor, sources, global.output)),
         Verb::Drill(drill) => block_on(drill::run(drill, sources, global.output)),
         Verb::Assert(assert) => block_on(assert::assert(assert, sources, global.output)),
+        Verb::CheckTrace(trace) => check_trace::run(trace, global.output),
         Verb::Watch(watch) => block_on(watch::watch(watch, sources)),
         Verb::EmergencyLead(emergency) => block_on(emergency::run(emergency, sources, global.output)),
         Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),

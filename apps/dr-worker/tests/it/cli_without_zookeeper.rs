@@ -58,6 +58,27 @@ fn a_good_configuration_is_good() {
     given.run(&[], &["config", "check"]).assert(0, &["east-1", "site east", "orders"]);
 }
 
+#[test]
+fn a_history_is_checked() {
+    let given = Given::new(GOOD);
+    let check = |text: &str, how: &[&str]| {
+        fs::write(given.dir.path().join("test.jsonl"), text).expect("a file");
+        given.run(&[], &[&["check-trace", "."], how].concat())
+    };
+    assert!(check("", &[]).assert(0, &[]).stdout.ends_with("\nheld\n"));
+    let left = "{\"at\":1,\"by\":\"test\",\"event\":\"left\",\"pid\":77,\"command\":\"ledger run\"}\n";
+    let broken = check(left, &[]);
+    broken.assert(1, &["the history breaks a promise: nothing-left"]);
+    assert!(broken.stdout.contains("process 77 still runs: ledger run"), "{}", broken.stdout);
+    let json = check(left, &["--output", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&json.assert(1, &[]).stdout).expect("JSON");
+    assert_eq!(
+        (&report["held"], &report["checks"][8]["violations"][0]["lines"][0]["pid"]),
+        (&false.into(), &77.into())
+    );
+    check("no JSON\n", &[]).assert(64, &["./test.jsonl: line 1"]);
+}
+
 /// The editor is a program that replaces a word of the file.
 #[test]
 fn an_edited_file_replaces_the_configuration_only_if_it_is_valid() {
