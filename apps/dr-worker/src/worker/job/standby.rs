@@ -19,68 +19,24 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use election_core::internals::record::Current;
 use job_guard::{
     Deadline, ExitCodes, Guards, Job, JobRun, KILL_RESERVE, OneShot, ProcessState, ProcessStatus, WorkTime,
-    own_file,
 };
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
-use super::{described::guards_in, env, env::JobEnv, error::JobError, hook::HookRuns};
-use crate::config::{JobSpec, RoleChange, STANDBY_VARIABLES, StandbySpec};
+use super::{
+    described::guards_in,
+    env::JobEnv,
+    error::JobError,
+    follow_runs::follow_runs,
+    hook::HookRuns,
+    role::{LeadershipFile, RoleFacts},
+};
+use crate::config::{JobSpec, RoleChange, StandbySpec};
 
 /// The name of the job's program, or of its standby's: of its last output and its cgroup.
 pub(crate) fn kept_name(job: &str, standby: bool) -> String {
     if standby { format!("{job} (standby)") } else { job.to_owned() }
-}
-
-/// What a program of the job is told about its role, as `DR_LEADERSHIP_FILE` has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct RoleFacts {
-    role: &'static str,
-    term: u64,
-    /// Only the leader has one.
-    token: Option<u64>,
-    leader: Option<String>,
-    address: Option<String>,
-    site: Option<String>,
-}
-
-impl RoleFacts {
-    /// A standby of this leader; of none before the first one is known.
-    fn of_standby(leader: Option<&Current>) -> Self {
-        Self {
-            role: "standby",
-            term: leader.map_or(0, |leader| leader.term),
-            token: None,
-            leader: leader.map(|leader| leader.member.to_string()),
-            address: leader.and_then(|leader| leader.endpoint.clone()),
-            site: leader.map(|leader| leader.site.to_string()),
-        }
-    }
-
-    /// A standby after the leadership of that term, whose successor is not known yet.
-    fn after(term: u64) -> Self {
-        Self { term, ..Self::of_standby(None) }
-    }
-
-    /// The variables, on top of these.
-    fn over(&self, mut all: BTreeMap<String, String>, file: &str) -> BTreeMap<String, String> {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let values = [
-            self.role.to_owned(),
-            text(&self.leader),
-            text(&self.address),
-            text(&self.site),
-            file.to_owned(),
-        ];
-        all.extend(env::variables(STANDBY_VARIABLES, values));
-        all.insert("DR_TERM".to_owned(), self.term.to_string());
-        if self.token.is_none() {
-            all.remove("DR_FENCING_TOKEN");
-        }
-        all
-    }
 }
 
 /// A standby that is stopped for a while.
@@ -101,13 +57,10 @@ pub(crate) struct Standby {
     /// The address of this member's work.
     address: String,
     guards: Guards,
-    /// `DR_LEADERSHIP_FILE`
-    file: PathBuf,
+    file: LeadershipFile,
     state: Mutex<StandbyState>,
     /// Counts the changes of the state.
     turns: watch::Sender<u64>,
-    /// The term that the file has.
-    written: tokio::sync::Mutex<u64>,
     /// Its promotions and the like, which end before another one begins.
     commands: HookRuns,
 }
@@ -151,13 +104,12 @@ impl Standby {
             restarts: 0,
         };
         Some(Self {
+            file: LeadershipFile::new(&env.job, file),
             env,
             address,
             guards,
-            file,
             state: Mutex::new(state),
             turns: watch::Sender::new(0),
-            written: tokio::sync::Mutex::new(0),
             commands: HookRuns::default(),
         })
     }
@@ -180,7 +132,7 @@ impl Standby {
         Job {
             name: kept_name(&spec.name, true),
             command: standby.command,
-            env: facts.over(job.env.clone(), &self.file.to_string_lossy()),
+            env: facts.over(job.env.clone(), &self.file.name()),
             ready: standby.ready,
             stop_timeout: standby.stop_timeout,
             restart: standby.restart,
@@ -194,18 +146,11 @@ impl Standby {
 
     /// The environment of the leader's program and of promote.
     pub(crate) fn leader_env(&self, env: &JobEnv, all: BTreeMap<String, String>) -> BTreeMap<String, String> {
-        self.leads(env).over(all, &self.file.to_string_lossy())
+        self.leads(env).over(all, &self.file.name())
     }
 
     fn leads(&self, env: &JobEnv) -> RoleFacts {
-        RoleFacts {
-            role: "leader",
-            term: env.term,
-            token: Some(env.fencing_token),
-            leader: Some(self.env.member.clone()),
-            address: Some(self.address.clone()),
-            site: Some(self.env.site.clone()),
-        }
+        RoleFacts::of_leader(env, &self.address)
     }
 
     /// Changes the job's configuration: the next start has it.
@@ -255,7 +200,7 @@ impl Standby {
     /// The standby that runs, which is started if no leadership has the job's program, with what it was told.
     async fn begin(&self) -> Option<(Arc<JobRun>, RoleFacts)> {
         let facts = self.state.lock().leader.clone();
-        self.write(&facts).await;
+        self.file.write(&facts).await;
         let job = self.job(&facts);
         let mut state = self.state.lock();
         if state.is_taken || state.is_over {
@@ -328,7 +273,7 @@ impl Standby {
     }
 
     async fn follow(&self, run: &Arc<JobRun>, leader: &RoleFacts) -> Result<(), JobError> {
-        self.write(leader).await;
+        self.file.write(leader).await;
         let (spec, standby) = self.keys();
         run.change(self.job(leader));
         match &standby.follow {
@@ -338,7 +283,7 @@ impl Standby {
                 Ok(())
             }
             RoleChange::Exec { command, timeout } => {
-                let env = leader.over(self.env.over(&spec.env), &self.file.to_string_lossy());
+                let env = leader.over(self.env.over(&spec.env), &self.file.name());
                 self.change(spec, "follow", (command.clone(), *timeout), env, None).await
             }
             RoleChange::Restart => {
@@ -365,7 +310,7 @@ impl Standby {
     pub(crate) async fn announce(&self, env: &JobEnv) {
         self.commands.gone().await;
         self.state.lock().led = env.term;
-        self.write(&self.leads(env)).await;
+        self.file.write(&self.leads(env)).await;
     }
 
     /// What a standby is told after the leadership here.
@@ -536,37 +481,6 @@ impl Standby {
 
     /// Calls `seen` after each change of the standby's process, until it is dropped.
     pub(crate) async fn watch(&self, seen: impl Fn()) {
-        let mut turns = self.turns.subscribe();
-        loop {
-            turns.borrow_and_update();
-            let mut status = self.state.lock().run.as_ref().map(|run| run.status());
-            seen();
-            let same_run = async {
-                if let Some(status) = &mut status {
-                    while status.changed().await.is_ok() {
-                        seen();
-                    }
-                }
-                std::future::pending::<()>().await;
-            };
-            tokio::select! {
-                turned = turns.changed() => if turned.is_err() { return },
-                () = same_run => {}
-            }
-        }
-    }
-
-    /// Replaces the file as a whole, unless it has a newer term.
-    async fn write(&self, facts: &RoleFacts) {
-        let mut written = self.written.lock().await;
-        if facts.term < *written {
-            return;
-        }
-        *written = facts.term;
-        let (file, content) = (self.file.clone(), serde_json::to_vec(facts).unwrap_or_default());
-        let replaced = tokio::task::spawn_blocking(move || own_file::replace_for_all(&file, &content)).await;
-        if let Ok(Err(error)) = replaced {
-            tracing::error!(job = self.env.job, path = %self.file.display(), %error, "can't write the leadership file");
-        }
+        follow_runs(&self.turns, || self.state.lock().run.clone(), seen).await;
     }
 }

@@ -20,7 +20,9 @@ use crate::{
     view::PlannedStop,
     wall,
     worker::{
-        job::{AsyncHooks, HookRuns, JobEnv, JobError, Rehearsals, Standby, guards_in, rehearse},
+        job::{
+            AsyncHooks, HookRuns, JobEnv, JobError, Rehearsals, Standby, follow_runs, guards_in, rehearse,
+        },
         watchdog::Watchdog,
     },
 };
@@ -504,24 +506,7 @@ impl JobSlot {
 
     /// Calls `seen` after each change of the job's process.
     pub(in crate::worker) async fn follow_process(&self, seen: impl Fn()) {
-        let mut turns = self.turns.subscribe();
-        loop {
-            turns.borrow_and_update();
-            let mut status = self.running().map(|run| run.status());
-            seen();
-            let same_run = async {
-                if let Some(status) = &mut status {
-                    while status.changed().await.is_ok() {
-                        seen();
-                    }
-                }
-                std::future::pending::<()>().await;
-            };
-            tokio::select! {
-                turned = turns.changed() => if turned.is_err() { return },
-                () = same_run => {}
-            }
-        }
+        follow_runs(&self.turns, || self.running(), seen).await;
     }
 
     /// Rehearses the job: starts it without a leadership, waits until it is ready, and stops it. `ready` is called in

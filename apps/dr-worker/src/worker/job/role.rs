@@ -1,0 +1,105 @@
+//! What a program of a job with a standby is told about its role.
+
+use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
+
+use election_core::internals::record::Current;
+use job_guard::own_file;
+use serde::Serialize;
+use tokio::sync::Mutex;
+
+use super::env::{self, JobEnv};
+use crate::config::STANDBY_VARIABLES;
+
+/// What a program of the job is told about its role, as `DR_LEADERSHIP_FILE` has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct RoleFacts {
+    role: &'static str,
+    pub(super) term: u64,
+    /// Only the leader has one.
+    token: Option<u64>,
+    leader: Option<String>,
+    address: Option<String>,
+    site: Option<String>,
+}
+
+impl RoleFacts {
+    /// A standby of this leader; of none before the first one is known.
+    pub(super) fn of_standby(leader: Option<&Current>) -> Self {
+        Self {
+            role: "standby",
+            term: leader.map_or(0, |leader| leader.term),
+            token: None,
+            leader: leader.map(|leader| leader.member.to_string()),
+            address: leader.and_then(|leader| leader.endpoint.clone()),
+            site: leader.map(|leader| leader.site.to_string()),
+        }
+    }
+
+    /// This member leads, and has this address.
+    pub(super) fn of_leader(env: &JobEnv, address: &str) -> Self {
+        Self {
+            role: "leader",
+            term: env.term,
+            token: Some(env.fencing_token),
+            leader: Some(env.member.clone()),
+            address: Some(address.to_owned()),
+            site: Some(env.site.clone()),
+        }
+    }
+
+    /// A standby after the leadership of that term, whose successor is not known yet.
+    pub(super) fn after(term: u64) -> Self {
+        Self { term, ..Self::of_standby(None) }
+    }
+
+    /// The variables, on top of these.
+    pub(super) fn over(&self, mut all: BTreeMap<String, String>, file: &str) -> BTreeMap<String, String> {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let values = [
+            self.role.to_owned(),
+            text(&self.leader),
+            text(&self.address),
+            text(&self.site),
+            file.to_owned(),
+        ];
+        all.extend(env::variables(STANDBY_VARIABLES, values));
+        all.insert("DR_TERM".to_owned(), self.term.to_string());
+        if self.token.is_none() {
+            all.remove("DR_FENCING_TOKEN");
+        }
+        all
+    }
+}
+
+/// `DR_LEADERSHIP_FILE`: what a running program reads, since it gets no new environment.
+#[derive(Debug)]
+pub(super) struct LeadershipFile {
+    job: String,
+    path: PathBuf,
+    /// The term that it has.
+    written: Mutex<u64>,
+}
+
+impl LeadershipFile {
+    pub(super) fn new(job: &str, path: PathBuf) -> Self {
+        Self { job: job.to_owned(), path, written: Mutex::new(0) }
+    }
+
+    pub(super) fn name(&self) -> Cow<'_, str> {
+        self.path.to_string_lossy()
+    }
+
+    /// Replaces it as a whole, unless it has a newer term.
+    pub(super) async fn write(&self, facts: &RoleFacts) {
+        let mut written = self.written.lock().await;
+        if facts.term < *written {
+            return;
+        }
+        *written = facts.term;
+        let (path, content) = (self.path.clone(), serde_json::to_vec(facts).unwrap_or_default());
+        let replaced = tokio::task::spawn_blocking(move || own_file::replace_for_all(&path, &content)).await;
+        if let Ok(Err(error)) = replaced {
+            tracing::error!(job = self.job, path = %self.path.display(), %error, "can't write the leadership file");
+        }
+    }
+}
