@@ -133,46 +133,71 @@ pub(super) fn check_timing(
     }
 }
 
-/// The jobs that a policy names must be other jobs that are configured, and must not make each other move without end.
+/// The jobs that a job names, in its policy or in `after`, must be other jobs that are configured, and must not go round in
+/// a circle.
 fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
-    let names: BTreeSet<_> = jobs.iter().map(JobConfig::name).collect();
-    let decided: Vec<_> = jobs.iter().filter(|job| job.recipe == Recipe::Elector).collect();
-    for job in &decided {
-        for other in &job.policy.needs().jobs {
-            let others: Vec<_> = names.iter().filter(|name| **name != job.name()).collect();
-            let message = if other == job.name() {
-                format!("it depends on the leader of {other:?}, which is the job itself; name another job")
-            } else if !names.contains(other.as_str()) {
-                format!("it depends on the leader of {other:?}, which is not configured; valid: {others:?}")
-            } else {
-                continue;
-            };
-            complain(root, job, &message);
+    let of_policy = |job: &JobConfig| match job.recipe {
+        Recipe::Elector => job.policy.needs().jobs,
+        Recipe::Queue | Recipe::Single => BTreeSet::new(),
+    };
+    for job in jobs {
+        for other in of_policy(job) {
+            if let Some(wrong) = no_other(jobs, job, &other) {
+                complain(
+                    root,
+                    job,
+                    "policy",
+                    &format!("it depends on the leader of {other:?}, which {wrong}"),
+                );
+            }
+        }
+        for other in &job.spec.after {
+            if let Some(wrong) = no_other(jobs, job, other).or_else(|| no_order(jobs, job, other)) {
+                complain(root, job, "after", &format!("it names {other:?}, which {wrong}"));
+            }
         }
     }
-    // A job without automatic moves ends the circle.
-    let moving: BTreeMap<_, _> = decided
-        .iter()
-        .filter(|job| job.policy.who.moves_by_itself())
-        .map(|job| (job.name().to_owned(), job.policy.needs().jobs))
-        .collect();
-    for job in &decided {
-        let Some(circle) = circle(&moving, job.name()) else { continue };
+    // A job that names another one in its policy alone, and has no automatic moves, ends the circle.
+    let named = |job: &JobConfig| -> BTreeSet<String> {
+        let moving = Some(of_policy(job)).filter(|_| job.policy.who.moves_by_itself());
+        moving.into_iter().flatten().chain(job.spec.after.iter().cloned()).collect()
+    };
+    let named: BTreeMap<_, _> = jobs.iter().map(|job| (job.name().to_owned(), named(job))).collect();
+    for job in jobs {
+        let Some(circle) = circle(&named, job.name()) else { continue };
         // One problem for all of them.
         if circle.iter().min().is_some_and(|first| *first == job.name()) {
             let way: Vec<_> = circle.iter().chain(circle.first()).copied().collect();
             let message = format!(
-                "these jobs depend on each other's leaders and all move automatically, which could go on without end: {}; \
-                 name the other job in one of the policies only",
+                "these jobs depend on each other, which could go on without end: {}; name the other job in one of them only",
                 way.join(" on ")
             );
-            complain(root, job, &message);
+            let is_after = circle.get(1).is_some_and(|next| job.spec.after.iter().any(|other| other == next));
+            complain(root, job, if is_after { "after" } else { "policy" }, &message);
         }
     }
 }
 
-fn complain(root: &mut Section<'_>, job: &JobConfig, message: &str) {
-    let path = ["job", job.name(), "policy"].map(str::to_owned);
+/// Why `other` is not another job that is configured.
+fn no_other(jobs: &[JobConfig], job: &JobConfig, other: &str) -> Option<String> {
+    let others: Vec<_> = jobs.iter().map(JobConfig::name).filter(|name| *name != job.name()).collect();
+    match other {
+        _ if other == job.name() => Some("is the job itself; name another job".to_owned()),
+        _ if others.contains(&other) => None,
+        _ => Some(format!("is not configured; valid: {others:?}")),
+    }
+}
+
+/// Why `job` can't be ordered after `other`.
+fn no_order(jobs: &[JobConfig], job: &JobConfig, other: &str) -> Option<String> {
+    let both = [job, jobs.iter().find(|job| job.name() == other)?];
+    let is_ordered = |job: &&JobConfig| job.recipe == Recipe::Elector && job.policy.election.slots == 1;
+    let without = both.iter().find(|job| !is_ordered(job))?;
+    Some(format!("needs the recipe \"elector\" and one slot in both jobs, and {:?} differs", without.name()))
+}
+
+fn complain(root: &mut Section<'_>, job: &JobConfig, key: &str, message: &str) {
+    let path = ["job", job.name(), key].map(str::to_owned);
     root.problem_within(&path, message);
 }
 

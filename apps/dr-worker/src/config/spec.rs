@@ -135,6 +135,11 @@ table! {
         ).example("{ kind = \"exec\", command = [\"/usr/bin/replica-status\", \"--healthy\"], failures = 3 }");
         /// Program on every member that does not lead, which is promoted where it leads. See docs/standbys.md.
         pub standby: Option<StandbySpec> = None => optional_nested(StandbySpec::default()).worker();
+        /// Other jobs that must be READY first: this job's program starts while each of them has a READY leader, on any member,
+        /// and stops before one of them stops as planned. See docs/policies.md, "Other jobs".
+        pub after: Vec<String> = Vec::new() => value().applied().check(|jobs: &Vec<String>| listed_twice(jobs));
+        /// Whether the program is restarted when the leader of a job in `after` has changed.
+        pub restart_with: bool = false => value().applied();
         /// Drills of this job on this node.
         pub drill: JobDrill = JobDrill::default() => nested().applied().inherits("drill");
         /// Rehearsal of this job on a standby member: it is started with DR_REHEARSAL=1 and without DR_TERM and DR_FENCING_TOKEN,
@@ -178,6 +183,11 @@ table! {
 fn no_exit_code(codes: &[u32]) -> Option<String> {
     let code = codes.iter().find(|code| **code > 255)?;
     Some(format!("{code} is not an exit code; 0 to 255 is valid"))
+}
+
+fn listed_twice(names: &[String]) -> Option<String> {
+    let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+    twice.map(|(_, name)| format!("{name:?} is listed twice; list it once"))
 }
 
 impl ExitKeys {
@@ -236,6 +246,9 @@ impl JobSpec {
     fn check_keys(&mut self, section: &mut Section<'_>) {
         if self.planned_stop_timeout() < self.stop_timeout {
             section.problem("planned_stop_timeout", "it is shorter than stop_timeout");
+        }
+        if self.restart_with && self.after.is_empty() {
+            section.problem("restart_with", "it needs `after` as well");
         }
         if self.run_as.is_none() && !self.as_worker.is_empty() && !section.has("user") {
             section.problem("as_worker", "it needs `user` as well");

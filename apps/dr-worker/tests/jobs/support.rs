@@ -41,6 +41,8 @@ pub(crate) fn spec(tree: &Tree, script: &str) -> JobSpec {
         liveness: None,
         fitness: None,
         standby: None,
+        after: Vec::new(),
+        restart_with: false,
         drill: JobDrill::default(),
         rehearsal: Default::default(),
     }

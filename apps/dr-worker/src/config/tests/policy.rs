@@ -247,6 +247,44 @@ fn policies_name_other_jobs_that_there_are() {
 }
 
 #[test]
+fn jobs_that_wait_for_others_name_other_jobs_and_go_in_no_circle() {
+    let after = |job: &str, more: &str| format!("[job.{job}]\ncommand = [\"x\"]\n{more}\n");
+    let with = |jobs: &[String]| Given::file(&format!("{SMALL}{}", jobs.concat()));
+    let shop = after("shop", "after = [\"orders\"]\nrestart_with = true");
+    let config = with(std::slice::from_ref(&shop)).load().unwrap();
+    let spec = &config.jobs.iter().find(|job| job.name() == "shop").unwrap().spec;
+    assert_eq!((&*spec.after, spec.restart_with), (&["orders".to_owned()][..], true));
+    for (wrong, message) in [
+        ("after = [\"ordrs\"]", "it names \"ordrs\", which is not configured; valid: [\"orders\"]"),
+        ("after = [\"shop\"]", "it names \"shop\", which is the job itself"),
+        ("after = [\"orders\", \"orders\"]", "\"orders\" is listed twice"),
+        ("after = [\"orders\"]\nrecipe = \"queue\"", "both jobs, and \"shop\" differs"),
+    ] {
+        with(&[after("shop", wrong)]).refused("worker.toml:12:9: job.shop.after: ", &[message]);
+    }
+    with(&[after("shop", "restart_with = true")]).refused("", &["restart_with: it needs `after`"]);
+    let two = "after = [\"orders\"]\n[job.orders.policy]\nslots = 2";
+    with(&[after("shop", two)]).refused("", &["job.shop.after: ", "\"orders\" differs"]);
+
+    let web = |other: &str| after("web", &format!("after = [\"{other}\"]"));
+    with(&[shop, web("shop")]).load().unwrap();
+    let apart =
+        "[job.orders.policy]\nauto_moves = \"all\"\npipeline = [{ stage = \"apart-from\", job = \"web\" }]\n";
+    let said = with(&[after("shop", "after = [\"orders\"]"), web("shop"), apart.to_owned()]).problems();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].contains("job.orders.policy: ") && said[0].contains(": orders on web on shop on orders; "),
+        "{said:?}"
+    );
+    let said = with(&[after("shop", "after = [\"web\"]"), web("shop")]).problems();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].contains("worker.toml:12:9: job.shop.after: ") && said[0].contains("shop on web on shop"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn a_jobs_load_and_a_nodes_capacity_are_numbers() {
     let given = || Given::file(SMALL).set("policy.pipeline=[\"capacity\"]");
     assert_eq!(given().load().unwrap().jobs[0].load, 1);
