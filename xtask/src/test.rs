@@ -110,12 +110,13 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
 
 /// Offers the programs that tests need. Without one its tests are skipped with a message.
 async fn offer_packages(choice: &Choice) {
-    const NEEDED: [(&str, &str, &str); 8] = [
+    const NEEDED: [(&str, &str, &str); 9] = [
         ("dr-worker", "prometheus", "/usr/bin/promtool"),
         ("dr-worker", "haproxy", "/usr/sbin/haproxy"),
         ("dr-worker", "rsync", "/usr/bin/rsync"),
         ("dr-worker", "chromium", "/usr/bin/chromium"),
         ("e2e", "postgresql", "/usr/lib/postgresql"),
+        ("e2e", "redis-server", "/usr/bin/redis-server"),
         ("e2e", "dpkg-dev", "/usr/bin/dpkg-shlibdeps"),
         ("e2e", "systemd", "/usr/bin/systemd-analyze"),
         ("e2e", "curl", "/usr/bin/curl"),

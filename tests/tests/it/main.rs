@@ -40,5 +40,6 @@ mod slots;
 mod spoiled_znodes;
 mod unreachable;
 mod upgrade;
+mod valkey;
 mod vip;
 mod weeks;
