@@ -53,6 +53,33 @@ pub struct Job {
     pub output_limit: Option<Size>,
     /// What an entry in the journal has besides the line.
     pub journal_fields: BTreeMap<String, String>,
+    /// The programs that it consists of, in the order of their start. Empty: it is one program, `command`. Otherwise only `name`,
+    /// `stop_timeout` and `restart` of this description count, for all of them together.
+    pub processes: Vec<Process>,
+}
+
+/// One of several programs of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its name in the job.
+    pub name: String,
+    /// The program; its own `restart` is not used. Its `name` must differ from those of all other jobs and processes. The
+    /// stop timeouts of all together should be no longer than that of the job.
+    pub program: Job,
+    /// What follows if it ends.
+    pub on_exit: OnExit,
+}
+
+/// Which processes of a job are restarted when one of them ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnExit {
+    /// That one.
+    RestartOne,
+    /// It and those that are started after it.
+    #[default]
+    RestartRest,
+    /// All of them.
+    RestartAll,
 }
 
 impl Job {
@@ -79,7 +106,14 @@ impl Job {
             output: JobOutput::Log,
             output_limit: None,
             journal_fields: BTreeMap::new(),
+            processes: Vec::new(),
         }
+    }
+
+    /// Whether the other description has processes of the same names in the same order, or neither has any.
+    pub(crate) fn has_processes_of(&self, other: &Job) -> bool {
+        let names = |job: &Job| job.processes.iter().map(|process| process.name.clone()).collect::<Vec<_>>();
+        names(self) == names(other)
     }
 
     /// How long before its deadline a stop has to begin for the program to have its whole stop timeout.

@@ -18,20 +18,34 @@ pub(super) const HELD_FOR: Duration = Duration::from_secs(1);
 /// A run of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunState {
-    pub(super) guard: GuardState,
     pub(super) restarts: RestartState,
-    pub(super) output: OutputState,
+    pub(super) programs: Vec<ProgramState>,
+}
+
+/// One program of a job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ProgramState {
+    /// The name of its job.
+    pub(super) name: String,
+    /// `None`: it has ended, and stays down.
+    pub(super) guarded: Option<(GuardState, OutputState)>,
+    /// As in its status.
+    pub(super) is_done: bool,
 }
 
 impl RunState {
-    /// The process id of its guard.
-    pub fn guard(&self) -> i32 {
-        self.guard.pid
+    fn guarded(&self) -> impl Iterator<Item = &GuardState> {
+        self.programs.iter().filter_map(|program| Some(&program.guarded.as_ref()?.0))
     }
 
-    /// The process id of its program.
-    pub fn main(&self) -> i32 {
-        self.guard.main
+    /// The process ids of its guards.
+    pub fn guards(&self) -> impl Iterator<Item = i32> {
+        self.guarded().map(|guard| guard.pid)
+    }
+
+    /// The process id of its first program.
+    pub(super) fn main(&self) -> Option<u32> {
+        u32::try_from(self.guarded().next()?.main).ok()
     }
 }
 
@@ -59,11 +73,9 @@ pub(super) struct OutputState {
 pub struct HandedRun {
     /// What the next program gets as data.
     pub state: RunState,
-    /// The socket to the guard, the first descriptor of [`JobRun::adopt`](crate::JobRun::adopt).
-    pub socket: OwnedFd,
-    /// The pipe of the job's output, the second one.
-    pub output: OwnedFd,
-    pub(super) held: [oneshot::Sender<()>; 2],
+    /// Of each guard, as [`JobRun::adopt`](crate::JobRun::adopt) needs them: the socket to it, and the pipe of the output.
+    pub descriptors: Vec<[OwnedFd; 2]>,
+    pub(super) held: Vec<oneshot::Sender<()>>,
 }
 
 impl HandedRun {

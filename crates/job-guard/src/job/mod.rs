@@ -7,13 +7,16 @@
 //! When [`JobRun::stop`](crate::JobRun::stop) returns, it has verified that the guard has no descendant left, or, if the guard
 //! was lost, that the worker finds no process of the job.
 
+mod begin;
 pub(crate) mod cgroup;
+mod group;
 mod guard_process;
 mod guarded;
 pub(crate) mod guards;
 pub(crate) mod handover;
 mod http;
 pub(crate) mod lease;
+mod lineup;
 pub(crate) mod lock;
 mod machine;
 mod notify;

@@ -25,7 +25,7 @@ pub(super) struct RestartHistory {
 }
 
 /// The restarts so far, for the next program of this process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct RestartState {
     recent: Vec<Millis>,
     total: u32,

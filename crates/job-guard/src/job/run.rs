@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use std::{io, os::fd::OwnedFd};
 
 use boot_time::BootTime;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    guarded::Guarded,
-    guards::Guards,
-    handover::{HandedRun, RunState},
+    handover::HandedRun,
     lease::WorkTime,
-    output,
     run_end::RunEnd,
     status::{ProcessState, ProcessStatus, Stopped},
-    supervisor::{Adopted, Outcome, RunAsk, StopRequest, Supervisor},
+    supervisor::{Outcome, RunAsk, RunTask, StopRequest},
 };
 use crate::config::{Job, StopSignal};
 
@@ -33,6 +29,20 @@ pub struct JobRun {
     asks: mpsc::Sender<RunAsk>,
 }
 
+/// Reports the outcome of a run.
+pub(super) struct OutcomeSender(watch::Sender<Option<Outcome>>);
+
+impl OutcomeSender {
+    /// Reports that of this task.
+    pub(super) fn of(self, task: impl Future<Output = Outcome> + Send + 'static) {
+        tokio::spawn(async move {
+            let outcome = task.await;
+            // The receivers may be gone.
+            let _ = self.0.send(Some(outcome));
+        });
+    }
+}
+
 /// How long the job's tasks may take to answer that it is handed over.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
@@ -40,74 +50,28 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 const ARM_WITHIN: Duration = Duration::from_secs(2);
 
 impl JobRun {
-    /// Starts the job, which may work until the end of the lease in `time`. The job
-    /// gets the stop signal early enough to have its whole stop timeout, and is killed before that time, by the guard
-    /// alone if necessary.
-    ///
-    /// Faults of the description, such as a program that does not exist, appear only in [`JobRun::finished`].
-    ///
-    /// # Panics
-    /// Outside a tokio runtime with I/O and time enabled.
-    pub fn start(job: Job, time: impl Into<WorkTime>, guards: Guards) -> JobRun {
-        let jobs = watch::Sender::new(Arc::new(job));
-        JobRun::supervise(jobs, time.into(), guards, ProcessStatus::starting(), None)
-    }
-
-    /// Continues a run that the program before this one has handed over, with its guard's socket and its output. The job
-    /// runs, and is ready.
-    ///
-    /// # Errors
-    /// If the descriptors can't be used.
-    ///
-    /// # Panics
-    /// As [`JobRun::start`].
-    pub fn adopt(
+    /// A run without the task that supervises it.
+    pub(super) fn connect(
         job: Job,
-        time: impl Into<WorkTime>,
-        guards: Guards,
-        state: RunState,
-        [socket, pipe]: [OwnedFd; 2],
-    ) -> io::Result<JobRun> {
-        let running = ProcessStatus {
-            state: ProcessState::Running,
-            pid: u32::try_from(state.main()).ok(),
-            restarts: state.restarts.total(),
-            ..ProcessStatus::starting()
-        };
-        let guarded = Guarded::adopt(&guards, state.guard, socket)?;
-        let (jobs, followed) = watch::channel(Arc::new(job));
-        let copying = output::adopt(followed.clone(), &guards, state.output, pipe)?;
-        let adopted = Adopted { guarded, copying, restarts: state.restarts };
-        Ok(JobRun::supervise(jobs, time.into(), guards, running, Some(adopted)))
-    }
-
-    fn supervise(
-        jobs: watch::Sender<Arc<Job>>,
         time: WorkTime,
-        guards: Guards,
         status: ProcessStatus,
-        adopted: Option<Adopted>,
-    ) -> JobRun {
+    ) -> (JobRun, RunTask, OutcomeSender) {
+        let name = job.name.clone();
+        let jobs = watch::Sender::new(Arc::new(job));
         let (stop, stop_requests) = watch::channel(None);
         let (status_sender, status) = watch::channel(status);
         let (outcome_sender, outcome) = watch::channel(None);
         let (asks, asked) = mpsc::channel(1);
-        let name = jobs.borrow().name.clone();
-        let supervisor = Supervisor::new(jobs.subscribe(), guards, time, stop_requests, asked, status_sender);
-        let supervisor = supervisor.adopting(adopted);
-        tokio::spawn(async move {
-            let outcome = supervisor.supervise().await;
-            // The receivers may be gone.
-            let _ = outcome_sender.send(Some(outcome));
-        });
-        JobRun { name, jobs, stop, status, outcome, asks }
+        let task =
+            RunTask { jobs: jobs.subscribe(), time, stop_requests, asks: asked, status: status_sender };
+        (JobRun { name, jobs, stop, status, outcome, asks }, task, OutcomeSender(outcome_sender))
     }
 
     /// Changes the description. The limits of restarts, the meaning of exit codes, the liveness check and the destination of
-    /// the output change at once, the rest at the next start of the program.
+    /// the output change at once, the rest at the next start of the program. A description with other processes is ignored.
     pub fn change(&self, job: Job) {
         self.jobs.send_if_modified(|present| {
-            let is_new = **present != job;
+            let is_new = **present != job && present.has_processes_of(&job);
             if is_new {
                 *present = Arc::new(job);
             }
@@ -166,8 +130,12 @@ impl JobRun {
     }
 
     async fn request_stop(&self, request: StopRequest) -> Stopped {
-        self.stop.send_modify(|stop| *stop = Some(stop.map_or(request, |earlier| earlier.and(request))));
+        self.ask_to_stop(request);
         self.outcome().await.stopped
+    }
+
+    pub(super) fn ask_to_stop(&self, request: StopRequest) {
+        self.stop.send_modify(|stop| *stop = Some(stop.map_or(request, |earlier| earlier.and(request))));
     }
 
     /// Gives the program that runs the description and the time of another role, such as a deadline that it did not have. When
@@ -225,7 +193,7 @@ impl JobRun {
         self.status.clone()
     }
 
-    async fn outcome(&self) -> Outcome {
+    pub(super) async fn outcome(&self) -> Outcome {
         let mut outcome = self.outcome.clone();
         if let Ok(outcome) = outcome.wait_for(Option::is_some).await
             && let Some(outcome) = outcome.as_ref()

@@ -78,12 +78,31 @@ pub struct ProcessStatus {
     /// With [`ProcessState::Exited`]: whether its exit code was 0, so that it has done its work.
     #[serde(skip)]
     pub is_done: bool,
+    /// Of a job that consists of several: each of them, in the order of their start. Then the rest is about all together, and
+    /// `pid` is that of the first one that runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<NamedStatus>,
+}
+
+/// One of several processes of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NamedStatus {
+    /// Its name in the job.
+    pub name: String,
+    /// Its status.
+    #[serde(flatten)]
+    pub status: ProcessStatus,
 }
 
 impl ProcessStatus {
     /// Before the first report of its guard.
     pub const fn starting() -> Self {
-        Self { state: ProcessState::Starting, pid: None, restarts: 0, problem: None, is_done: false }
+        Self::in_state(ProcessState::Starting)
+    }
+
+    /// One without a process id, restarts or a problem.
+    pub const fn in_state(state: ProcessState) -> Self {
+        Self { state, pid: None, restarts: 0, problem: None, is_done: false, processes: Vec::new() }
     }
 
     /// Whether the job is there for its clients: it runs and is ready, or has done its work.

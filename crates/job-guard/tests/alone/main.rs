@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod group;
 mod roles;
 mod trees;
 mod worker_faults;

@@ -5,6 +5,7 @@ mod support;
 
 mod freeze;
 mod frozen_disk;
+mod group;
 mod hung_disk;
 mod lifecycle;
 mod liveness;

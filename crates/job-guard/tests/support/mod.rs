@@ -23,8 +23,8 @@ use boot_time::BootTime;
 pub use cgroup_root::CgroupRoot;
 pub use frozen::Disk;
 use job_guard::{
-    ExitCodes, Guards, Job, JobOutput, JobRun, Limits, ReadyProbe, RestartPolicy, StateLock, StopSignal,
-    WorkTime, adopt_orphans, tend_orphans,
+    ExitCodes, Guards, Job, JobOutput, JobRun, Limits, OnExit, Process, ReadyProbe, RestartPolicy, StateLock,
+    StopSignal, WorkTime, adopt_orphans, tend_orphans,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -63,6 +63,22 @@ impl Tree {
     pub fn spec(&self, script: &str) -> Job {
         job(script, self.variable(), self.dir.path().to_owned())
     }
+}
+
+/// A job of several processes with these names and scripts, each as the job would be. Together they have its stop timeout.
+pub fn group<S: AsRef<str>>(job: Job, scripts: &[(S, S)]) -> Job {
+    let share = job.stop_timeout / u32::try_from(scripts.len()).expect("few").max(1);
+    let process = |(name, script): &(S, S)| Process {
+        name: name.as_ref().to_owned(),
+        program: Job {
+            name: format!("{}/{}", job.name, name.as_ref()),
+            command: ["sh", "-c", script.as_ref()].map(str::to_owned).to_vec(),
+            stop_timeout: share,
+            ..job.clone()
+        },
+        on_exit: OnExit::default(),
+    };
+    Job { processes: scripts.iter().map(process).collect(), ..job.clone() }
 }
 
 /// The name of a process, `None` once it is gone or a zombie.
@@ -158,6 +174,7 @@ pub fn soon() -> BootTime {
 #[derive(Serialize, Deserialize)]
 struct WorkerOrders {
     script: String,
+    processes: Vec<(String, String)>,
     mark: String,
     dir: PathBuf,
     lease_ms: u64,
@@ -186,6 +203,8 @@ pub struct Worker {
 pub struct WorkerSetup<'a> {
     pub tree: &'a Tree,
     pub script: &'a str,
+    /// The names and scripts of the processes that its job consists of, instead of `script`.
+    pub processes: &'a [(&'a str, &'a str)],
     pub lease: Duration,
     pub stop_timeout: Duration,
     /// Whether its job freezes.
@@ -229,6 +248,7 @@ impl<'a> WorkerSetup<'a> {
         WorkerSetup {
             tree,
             script,
+            processes: &[],
             lease: Duration::from_secs(60),
             stop_timeout: Duration::from_millis(300),
             freezes: false,
@@ -261,6 +281,11 @@ impl<'a> WorkerSetup<'a> {
     pub fn start_without(&self, preparation: impl FnOnce(Pid)) -> Worker {
         let orders = WorkerOrders {
             script: self.script.to_owned(),
+            processes: self
+                .processes
+                .iter()
+                .map(|(name, script)| ((*name).to_owned(), (*script).to_owned()))
+                .collect(),
             mark: self.tree.variable().1,
             dir: self.tree.dir.path().to_owned(),
             lease_ms: u64::try_from(self.lease.as_millis()).expect("short"),
@@ -385,6 +410,7 @@ pub fn worker_process() {
         freezes: orders.freezes,
         ..job(&orders.script, ("DR_TEST_TREE".to_owned(), orders.mark), orders.dir)
     };
+    let spec = group(spec, &orders.processes);
     let mut guards = names().exe(orders.guard_exe);
     if let Some(dir) = orders.lock_dir {
         guards = guards.lock(StateLock::acquire(&dir, "east-1").expect("the lock is free"));

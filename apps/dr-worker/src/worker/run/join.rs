@@ -263,7 +263,7 @@ pub(super) struct Again {
     pub(super) handed: Handed,
     /// No other session is made while the jobs of this one run.
     pub(super) pin: SessionPin,
-    /// The descriptors of its running jobs.
+    /// The descriptors of the programs of its running jobs.
     pub(super) runs: Vec<[OwnedFd; 2]>,
 }
 
@@ -271,7 +271,7 @@ pub(super) struct Again {
 struct Returning {
     pin: Option<SessionPin>,
     handed: Option<Handed>,
-    elections: BTreeMap<String, (HandedJob, Option<[OwnedFd; 2]>)>,
+    elections: BTreeMap<String, (HandedJob, Vec<[OwnedFd; 2]>)>,
     expected: Vec<Expected>,
 }
 
@@ -283,8 +283,8 @@ impl Returning {
         let mut runs = runs.into_iter();
         let mut elections = BTreeMap::new();
         for job in std::mem::take(&mut handed.jobs) {
-            let runs_here = job.slot.as_ref().is_some_and(|slot| slot.run.is_some());
-            let run = if runs_here { runs.next() } else { None };
+            let guards = job.slot.as_ref().and_then(|slot| Some(slot.run.as_ref()?.guards().count()));
+            let run = runs.by_ref().take(guards.unwrap_or_default()).collect();
             elections.insert(job.name.clone(), (job, run));
         }
         Self { pin: Some(pin), handed: Some(handed), elections, expected: Vec::new() }

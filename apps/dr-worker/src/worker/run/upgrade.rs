@@ -217,8 +217,8 @@ impl Upgrades {
         };
         let cloned = |error: io::Error| not_now(format!("no descriptors are left: {error}"));
         let mut of_runs = Vec::new();
-        for run in &runs {
-            of_runs.push([run.socket.try_clone().map_err(cloned)?, run.output.try_clone().map_err(cloned)?]);
+        for [socket, output] in runs.iter().flat_map(|run| &run.descriptors) {
+            of_runs.push([socket.try_clone().map_err(cloned)?, output.try_clone().map_err(cloned)?]);
         }
         let descriptors = Descriptors {
             lock: self.lock.hand_over().map_err(cloned)?,
@@ -266,7 +266,7 @@ impl HeldWorker {
     fn execute(self, file: &Path) -> Result<std::convert::Infallible, UpgradeRefusal> {
         job_guard::flush_output(LAST_LINES);
         logging::flush(LAST_LINES);
-        let guards: Vec<i32> = self.runs.iter().map(|run| run.state.guard()).collect();
+        let guards: Vec<i32> = self.runs.iter().flat_map(|run| run.state.guards()).collect();
         let _no_others: NoOthers = job_guard::no_guards_but(&guards).map_err(|others| {
             (Progress::NotNow, format!("{others} hooks, probes or measurements of jobs are running"))
         })?;

@@ -223,9 +223,7 @@ impl JobSlot {
     pub(in crate::worker) fn process(&self) -> ProcessStatus {
         let state = self.state.lock();
         let running = state.run.as_ref().map(|run| run.status().borrow().clone());
-        running
-            .or_else(|| state.last.clone())
-            .unwrap_or(ProcessStatus { state: ProcessState::Stopped, ..ProcessStatus::starting() })
+        running.or_else(|| state.last.clone()).unwrap_or(ProcessStatus::in_state(ProcessState::Stopped))
     }
 
     /// How often the job was restarted since the worker was started.
@@ -409,7 +407,7 @@ impl JobSlot {
     pub(in crate::worker) fn adopt(
         &self,
         handed: HandedSlot,
-        descriptors: Option<[OwnedFd; 2]>,
+        descriptors: Vec<[OwnedFd; 2]>,
         work_until: BootTime,
     ) -> std::io::Result<()> {
         self.arrives();
@@ -421,8 +419,8 @@ impl JobSlot {
         }
         let lease = Lease::until(work_until);
         let env = self.env().unwrap_or_else(|| self.env_of_member());
-        let run = match handed.run.zip(descriptors) {
-            Some((run, descriptors)) => {
+        let run = match handed.run {
+            Some(run) => {
                 let (job, guards) = (self.described(&self.spec(), &env), guards_in(&self.guards, &env));
                 Some(Arc::new(JobRun::adopt(job, &lease, guards, run, descriptors)?))
             }

@@ -74,7 +74,7 @@ impl Handed {
     /// The process ids of the guards.
     pub(crate) fn guards(&self) -> Vec<i32> {
         let runs = self.jobs.iter().filter_map(|job| job.slot.as_ref()?.run.as_ref());
-        runs.map(RunState::guard).collect()
+        runs.flat_map(RunState::guards).collect()
     }
 }
 
@@ -125,7 +125,7 @@ impl std::fmt::Debug for HandedSession {
 pub(crate) struct Descriptors {
     pub(crate) lock: OwnedFd,
     pub(crate) listener: OwnedFd,
-    /// Of each job that runs, in their order: the socket of its guard, and the pipe of its output.
+    /// Of each program of the jobs that run, in their order: the socket of its guard, and the pipe of its output.
     pub(crate) runs: Vec<[OwnedFd; 2]>,
 }
 

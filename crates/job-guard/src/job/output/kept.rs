@@ -74,6 +74,30 @@ impl KeptOutput {
         self.dir.join(format!("{}.jsonl", file_name(job)))
     }
 
+    /// The names of jobs that begin like this, and of which lines are kept, in their order.
+    ///
+    /// # Errors
+    /// If the directory can't be read, with its path.
+    pub fn names_with(&self, beginning: &str) -> io::Result<Vec<String>> {
+        let failed =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.dir.display()));
+        let entries = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let file = entry.map_err(failed)?.file_name();
+            let rest = file.to_str().and_then(|name| name.strip_prefix(&*file_name(beginning)));
+            // A file without another suffix, so the name ends without one that had to be escaped.
+            let rest =
+                rest.and_then(|rest| rest.strip_suffix(".jsonl")).filter(|rest| !rest.contains(['.', '%']));
+            names.extend(rest.map(|rest| format!("{beginning}{rest}")));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
     /// Adds a line. Does not block.
     pub(crate) fn add(&self, job: &str, stream: Option<Stream>, line: &[u8]) {
         let mut kept = String::from_utf8_lossy(&line[..line.len().min(LONGEST)]).into_owned();

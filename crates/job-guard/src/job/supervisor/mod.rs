@@ -12,6 +12,7 @@ mod one_run;
 
 use std::sync::Arc;
 use std::time::Duration;
+use std::{io, os::fd::OwnedFd};
 
 use boot_time::{BootTime, sleep_until};
 use tokio::sync::{mpsc, watch};
@@ -19,10 +20,10 @@ use tokio::sync::{mpsc, watch};
 use super::{
     guarded::Guarded,
     guards::Guards,
-    handover::{Ask, HandedRun},
+    handover::{Ask, HandedRun, ProgramState, RunState},
     lease::WorkTime,
     machine::{Decision, End, Event, Finish, Machine},
-    output::{Copying, KeptOutput},
+    output::{self, Copying, KeptOutput},
     restart::RestartState,
     run_end::RunEnd,
     status::{ProcessState, ProcessStatus, Stopped},
@@ -69,13 +70,24 @@ pub(super) struct Supervisor {
     asks: mpsc::Receiver<RunAsk>,
     /// The run that the program before this one has handed over.
     adopted: Option<Adopted>,
+    /// It is one of several processes of a job, which is told how it ends.
+    is_process: bool,
 }
 
 /// A run of the program that is ready, from the program before this one.
-pub(super) struct Adopted {
-    pub(super) guarded: Guarded,
-    pub(super) copying: Copying,
-    pub(super) restarts: RestartState,
+struct Adopted {
+    guarded: Guarded,
+    copying: Copying,
+    restarts: RestartState,
+}
+
+/// What the task behind a run gets.
+pub(super) struct RunTask {
+    pub(super) jobs: watch::Receiver<Arc<Job>>,
+    pub(super) time: WorkTime,
+    pub(super) stop_requests: watch::Receiver<Option<StopRequest>>,
+    pub(super) asks: mpsc::Receiver<RunAsk>,
+    pub(super) status: watch::Sender<ProcessStatus>,
 }
 
 /// A request about the program that runs.
@@ -92,7 +104,7 @@ pub(super) enum RunAsk {
 
 impl RunAsk {
     /// Answers that it is not possible now.
-    fn refuse(self, why: String) {
+    pub(super) fn refuse(self, why: String) {
         match self {
             RunAsk::HandOver(ask) => drop(ask.send(Err(why))),
             RunAsk::Arm(_, ask) => drop(ask.send(Err(why))),
@@ -122,27 +134,26 @@ impl StopRequest {
 
 /// A stop that has begun.
 #[derive(Clone, Copy)]
-struct Stop {
-    began: BootTime,
+pub(super) struct Stop {
+    pub(super) began: BootTime,
     /// When SIGKILL is sent at the latest, unless the lease ends before.
-    kill_at: BootTime,
+    pub(super) kill_at: BootTime,
 }
 
 impl Stop {
-    fn new(began: BootTime, request: StopRequest, stop_timeout: Duration) -> Self {
+    pub(super) fn new(began: BootTime, request: StopRequest, stop_timeout: Duration) -> Self {
         Self { began, kill_at: plan::kill_at(began, request.given.unwrap_or(stop_timeout), request.by) }
+    }
+
+    /// Both: it began with the earlier one, and the earliest end counts.
+    pub(super) fn and(self, earlier: Option<Self>) -> Self {
+        earlier.map_or(self, |earlier| Self { kill_at: earlier.kill_at.min(self.kill_at), ..earlier })
     }
 }
 
 impl Supervisor {
-    pub(super) fn new(
-        mut jobs: watch::Receiver<Arc<Job>>,
-        guards: Guards,
-        time: WorkTime,
-        stop_requests: watch::Receiver<Option<StopRequest>>,
-        asks: mpsc::Receiver<RunAsk>,
-        status: watch::Sender<ProcessStatus>,
-    ) -> Supervisor {
+    pub(super) fn new(task: RunTask, guards: Guards) -> Supervisor {
+        let RunTask { mut jobs, time, stop_requests, asks, status } = task;
         let job = Arc::clone(&jobs.borrow_and_update());
         let machine = Machine::new(job.restart, job.exit_codes.clone());
         Supervisor {
@@ -165,13 +176,34 @@ impl Supervisor {
             status,
             asks,
             adopted: None,
+            is_process: false,
         }
     }
 
-    /// Continues this run, if there is one, instead of starting the program.
-    pub(super) fn adopting(mut self, adopted: Option<Adopted>) -> Supervisor {
-        self.adopted = adopted;
-        self
+    /// Continues this run, instead of starting the program.
+    ///
+    /// # Errors
+    /// If the descriptors can't be used, or are not those of one program.
+    pub(super) fn adopt(
+        task: RunTask,
+        guards: Guards,
+        RunState { restarts, programs }: RunState,
+        descriptors: Vec<[OwnedFd; 2]>,
+    ) -> io::Result<Supervisor> {
+        let guarded = <[ProgramState; 1]>::try_from(programs).ok().and_then(|[program]| program.guarded);
+        let descriptors = <[[OwnedFd; 2]; 1]>::try_from(descriptors).ok();
+        let Some(((guard, output), [[socket, pipe]])) = guarded.zip(descriptors) else {
+            return Err(io::Error::other("it is not the run of one program"));
+        };
+        let guarded = Guarded::adopt(&guards, guard, socket)?;
+        let copying = output::adopt(task.jobs.clone(), &guards, output, pipe)?;
+        let adopted = Some(Adopted { guarded, copying, restarts });
+        Ok(Supervisor { adopted, ..Supervisor::new(task, guards) })
+    }
+
+    /// For one of several processes of a job.
+    pub(super) fn in_group(self) -> Supervisor {
+        Supervisor { is_process: true, ..self }
     }
 
     /// Runs the job until it is stopped or has failed. No process of it is left then.
@@ -263,7 +295,9 @@ impl Supervisor {
                 within: self.job.restart.within,
             },
         };
-        if let Finish::NotHere(_) | Finish::RoleNotTaken | Finish::RestartsExhausted = why {
+        if let Finish::NotHere(_) | Finish::RoleNotTaken | Finish::RestartsExhausted = why
+            && !self.is_process
+        {
             tracing::error!(job = self.job.name, "{end}");
         }
         self.publish(None);
@@ -288,8 +322,7 @@ impl Supervisor {
     fn begin_stop(&mut self, request: Option<StopRequest>) -> (Stop, Decision) {
         self.is_abandoned |= request.is_none();
         let new = Stop::new(BootTime::now(), request.unwrap_or_default(), self.job.stop_timeout);
-        let earlier = self.stop.unwrap_or(new);
-        let stop = Stop { began: earlier.began, kill_at: earlier.kill_at.min(new.kill_at) };
+        let stop = new.and(self.stop);
         self.stop = Some(stop);
         (stop, self.tell(Event::Stop))
     }
@@ -308,8 +341,13 @@ impl Supervisor {
             state => state,
         };
         let restarts = self.machine.restarts();
-        let status =
-            ProcessStatus { state, pid, restarts, problem: self.problem.clone(), is_done: self.is_done };
+        let status = ProcessStatus {
+            pid,
+            restarts,
+            problem: self.problem.clone(),
+            is_done: self.is_done,
+            ..ProcessStatus::in_state(state)
+        };
         self.status.send_if_modified(|old| {
             let is_new = *old != status;
             *old = status;
@@ -319,7 +357,7 @@ impl Supervisor {
 }
 
 /// A duration in milliseconds: a number in the log, which has no type for `u128`.
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -327,7 +365,7 @@ fn millis(duration: Duration) -> u64 {
 ///
 /// # Cancel safety
 /// Cancel safe.
-async fn next_request(requests: &mut watch::Receiver<Option<StopRequest>>) -> Option<StopRequest> {
+pub(super) async fn next_request(requests: &mut watch::Receiver<Option<StopRequest>>) -> Option<StopRequest> {
     loop {
         if requests.changed().await.is_err() {
             return None;

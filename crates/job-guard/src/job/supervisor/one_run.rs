@@ -17,7 +17,7 @@ use crate::{
     },
     job::{
         guarded::{ESCALATION_LAG, Guarded, Output},
-        handover::{Ask, HandedRun, RunState, hold},
+        handover::{Ask, HandedRun, ProgramState, RunState, hold},
         lease::WorkTime,
         machine::{Event, Machine},
         notify::{NOTIFY_SOCKET, NotifySocket},
@@ -498,8 +498,11 @@ impl Supervisor {
             let copying = run.copying.as_ref().filter(|_| is_at_rest).ok_or_else(|| self.no_handover())?;
             let output = copying.hand_over().await?;
             let (guard, socket) = guarded.hand_over()?;
-            let state = RunState { guard, restarts: self.machine.restart_state(), output: output.state };
-            Ok(HandedRun { state, socket, output: output.pipe, held: [held, output.held] })
+            let name = self.job.name.clone();
+            let program = ProgramState { name, guarded: Some((guard, output.state)), is_done: false };
+            let state = RunState { restarts: self.machine.restart_state(), programs: vec![program] };
+            let descriptors = vec![[socket, output.pipe]];
+            Ok(HandedRun { state, descriptors, held: vec![held, output.held] })
         };
         if ask.send(handed.await).is_ok() {
             hold(released).await;
@@ -528,7 +531,12 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::job::{guards::Guards, run_end::RunEnd, status::ProcessStatus, supervisor::Outcome};
+    use crate::job::{
+        guards::Guards,
+        run_end::RunEnd,
+        status::ProcessStatus,
+        supervisor::{Outcome, RunTask},
+    };
 
     fn at(ms: u64) -> BootTime {
         BootTime::from_duration(Duration::from_millis(ms))
@@ -555,12 +563,11 @@ mod tests {
         let _other = STARTING.acquire().await;
         let (_renewed, work_until) = watch::channel(BootTime::now() + Duration::from_secs(60));
         let (stop, stop_requests) = watch::channel(None);
-        let starting = ProcessStatus::starting();
-        let (status, _) = watch::channel(starting);
         let (_, jobs) = watch::channel(Arc::new(Job::new("orders", ["sh", "-c", "exit"])));
-        let (_asks, asked) = mpsc::channel(1);
-        let supervisor =
-            Supervisor::new(jobs, Guards::new(), work_until.into(), stop_requests, asked, status);
+        let (_asks, asks) = mpsc::channel(1);
+        let status = watch::Sender::new(ProcessStatus::starting());
+        let task = RunTask { jobs, time: work_until.into(), stop_requests, asks, status };
+        let supervisor = Supervisor::new(task, Guards::new());
         let supervised = tokio::spawn(supervisor.supervise());
         stop.send_replace(Some(StopRequest::default()));
         let outcome = tokio::time::timeout(Duration::from_secs(20), supervised).await;
