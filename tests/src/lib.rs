@@ -67,7 +67,7 @@ pub use programs::program;
 pub use setup::{JOB, Setup};
 pub use shape::{Loss, Outcome, Part, Server, Shape};
 pub use shared_ensemble::{TICK, ensemble, own_ensemble};
-pub use stamp::{Event, Stamp};
+pub use stamp::{Event, PACE, Stamp};
 pub use terminal::Terminal;
 pub use wait::{SOON, Wait, wait_for};
 pub use wall::wall_ahead;

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use zk_session::BootTime;
 
+/// The rest of a process between two acts: a longer overlap is detected.
+pub const PACE: Duration = Duration::from_millis(4);
+
 /// The kind of a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {

@@ -18,14 +18,12 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use e2e::{Event, Stamp};
+use e2e::{Event, PACE, Stamp};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::setsid;
 use zk_session::BootTime;
 
-/// The time between two acts: a longer overlap is detected.
-const PACE: Duration = Duration::from_millis(4);
 /// The limit for a client's question.
 const ASKS_WITHIN: Duration = Duration::from_millis(200);
 

@@ -1,7 +1,7 @@
 //! The deployment of docs/install.md without a package, run line by line on two fresh nodes.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,9 +48,7 @@ fn editor(dir: &Path, connect: &str, host: &Host) {
     for (from, to) in edits {
         script += &format!("grep -q '{from}' \"$1\"\nsed -i 's|{from}|{to}|' \"$1\"\n");
     }
-    let path = dir.join("editor");
-    fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    zk_testkit::write_program(dir.join("editor"), &script);
 }
 
 /// The output of `list` once it contains this.

@@ -6,6 +6,9 @@ use std::path::Path;
 use e2e::{Cluster, Driver, SOON, Setup, wait_for};
 use serde_json::Value;
 
+/// How often a check runs, and how long it may take: a busy machine must not make a check that passes one that fails.
+const ANSWERS: &str = "3s";
+
 const WORKERS: [(&str, &str); 3] = [("east-1", "east"), ("east-2", "east"), ("west-1", "west")];
 
 /// Passes on members without a file of their name.
@@ -22,8 +25,8 @@ fn setup(check: &str, files: &Path, why: &str) -> Setup {
         .set("policy.on_leader_failure", "same-site-first")
         .set(&key("kind"), "exec")
         .set(&key("command"), unless_marked(files, why))
-        .set(&key("interval"), "500ms")
-        .set(&key("timeout"), "500ms")
+        .set(&key("interval"), ANSWERS)
+        .set(&key("timeout"), ANSWERS)
         .set(&key("failures"), 2)
 }
 

@@ -2,7 +2,7 @@
 //! with a worker in each and a store that refuses old tokens.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -78,9 +78,7 @@ impl Place {
         let mut terminal = Terminal::at(host, &files).await;
         let systemctl = SYSTEMCTL.replace("HERE", &dir.display().to_string()).replace("JAVA", &common.java);
         for (tool, text) in [("systemctl", systemctl.as_str()), ("nc", NC)] {
-            let path = files.join(tool);
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            zk_testkit::write_program(files.join(tool), text);
         }
         for tool in ["dr-worker", "ledger"] {
             symlink(program(tool), files.join(tool)).unwrap();

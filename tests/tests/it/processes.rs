@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::{Acting, Cluster, Driver, Event, JOB, SOON, Setup, is_there, wait_for};
+use e2e::{Acting, Cluster, Driver, Event, JOB, PACE, SOON, Setup, is_there, wait_for};
 use serde_json::Value;
 use zk_session::BootTime;
 
@@ -32,7 +32,6 @@ async fn all_act(cluster: &Cluster, token: u64) -> Acting {
 }
 
 async fn a_job_that_ignores_sigterm_is_killed_with_its_grandchildren_within_its_budget(driver: Driver) {
-    // So long that a busy machine adds little to it.
     const STOP: Duration = Duration::from_secs(3);
     let setup = stubborn(driver).set("zookeeper.session_timeout", "10s");
     let mut cluster = Cluster::of(setup.set("job.orders.stop_timeout", "3s")).await;
@@ -46,13 +45,17 @@ async fn a_job_that_ignores_sigterm_is_killed_with_its_grandchildren_within_its_
     all_act(&cluster, second.token).await;
     cluster.journal().assert_one_at_a_time();
 
-    let stamps = cluster.journal().stamps();
-    let asked = stamps.iter().find(|s| s.token == first.token && s.event == Event::Asked);
+    let stamps: Vec<_> = cluster.journal().stamps().into_iter().filter(|s| s.token == first.token).collect();
+    let asked = stamps.iter().find(|s| s.event == Event::Asked);
     let asked = asked.expect("it was asked before it was killed").at;
     let acted_on = cluster.journal().acting(first.token).unwrap().to.duration_since(asked);
-    println!("{driver}: acted on for {acted_on:?} after SIGTERM");
+    // Between two acts a process rests for `PACE`. What a busy machine adds to the time adds nothing to the rests, because it
+    // holds up the job as well as its guard.
+    let acts = stamps.iter().filter(|s| s.is_main && s.at >= asked && s.event == Event::Act).count();
+    let rested = PACE * u32::try_from(acts).unwrap();
+    println!("{driver}: acted on for {acted_on:?} after SIGTERM, and rested for {rested:?} of it");
     assert!(acted_on > STOP.mul_f64(0.9), "it was not given its stop timeout: {acted_on:?}");
-    assert!(acted_on < STOP * 2, "it was not killed after it: {acted_on:?}");
+    assert!(rested < STOP.mul_f64(1.2), "it was not killed after it: {rested:?} of {acted_on:?}");
     cluster.end().await;
 }
 

@@ -99,8 +99,7 @@ fn replace_by(link: &Path, then: &str) {
 /// A file in the place of the program, as a package manager puts it there.
 fn replace(link: &Path, text: &str) {
     let new = link.with_extension("new");
-    fs::write(&new, text).unwrap();
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    zk_testkit::write_program(&new, text);
     fs::rename(&new, link).unwrap();
 }
 

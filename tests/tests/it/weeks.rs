@@ -204,8 +204,9 @@ async fn a_disk_that_is_slow_again_and_again_moves_leadership_less_often_each_ti
         .set("policy.min_tenure", "0s")
         .set("job.orders.fitness.kind", "exec")
         .set("job.orders.fitness.command", vec!["sh", "-c", &check])
-        .set("job.orders.fitness.interval", "500ms")
-        .set("job.orders.fitness.timeout", "500ms");
+        // So long that a busy machine does not make a check that passes one that fails.
+        .set("job.orders.fitness.interval", "3s")
+        .set("job.orders.fitness.timeout", "3s");
     let mut cluster = Cluster::of(setup).await;
     let first = cluster.leader_is("east-1", SOON, |leader| leader.member == "east-1").await;
     cluster.standing_by(1).await;

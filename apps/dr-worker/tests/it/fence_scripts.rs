@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -65,8 +64,7 @@ impl Scripts {
 
     fn program(&self, name: &str, text: &str) {
         let text = if text.starts_with("#!") { text.to_owned() } else { format!("#!/bin/sh\n{text}\n") };
-        fs::write(self.file(name), text).expect("written");
-        fs::set_permissions(self.file(name), fs::Permissions::from_mode(0o755)).expect("its permissions");
+        zk_testkit::write_program(self.file(name), &text);
     }
 
     /// Whether it has fenced the member, and what was switched off.

@@ -347,7 +347,7 @@ fn a_worker_that_may_not_change_the_user_refuses_to() {
         .tempdir_in("/tmp")
         .expect("a directory");
     let exe = dir.path().join("dr-worker");
-    fs::copy(env!("CARGO_BIN_EXE_dr-worker"), &exe).expect("copied");
+    zk_testkit::copy_program(env!("CARGO_BIN_EXE_dr-worker"), &exe);
     let check = |user: &str| {
         let mut command = Command::new(&exe);
         let job = [
@@ -387,7 +387,7 @@ fn a_state_directory_of_another_user_and_links_in_it_are_refused() {
         .tempdir_in("/tmp")
         .expect("a directory");
     let exe = dir.path().join("dr-worker");
-    fs::copy(env!("CARGO_BIN_EXE_dr-worker"), &exe).expect("copied");
+    zk_testkit::copy_program(env!("CARGO_BIN_EXE_dr-worker"), &exe);
     fs::set_permissions(stage.dir.path(), fs::Permissions::from_mode(0o755)).expect("its own");
     let check = |settings: &[&str], more: &[&str]| {
         let mut given = command();
@@ -401,8 +401,7 @@ fn a_state_directory_of_another_user_and_links_in_it_are_refused() {
     // Before there is a state directory it is the user of the unit.
     let programs = dir.path().join("programs");
     fs::create_dir(&programs).expect("a directory");
-    fs::write(programs.join("systemctl"), "#!/bin/sh\necho nobody\n").expect("a script");
-    fs::set_permissions(programs.join("systemctl"), fs::Permissions::from_mode(0o755)).expect("its own");
+    zk_testkit::write_program(programs.join("systemctl"), "#!/bin/sh\necho nobody\n");
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
     let new = format!("node.state_dir={}", state.join("new").display());
     let mut given = command();

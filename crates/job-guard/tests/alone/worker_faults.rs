@@ -668,7 +668,7 @@ fn a_job_that_becomes_another_user_is_prevented_or_named() {
     }
     let programs = programs_for_all();
     let become_root = programs.path().join("setpriv");
-    std::fs::copy("/usr/bin/setpriv", &become_root).expect("copied");
+    zk_testkit::copy_program("/usr/bin/setpriv", &become_root);
     std::fs::set_permissions(&become_root, std::os::unix::fs::PermissionsExt::from_mode(0o4755))
         .expect("set");
     // Of all that it has, its real user too: by that one it could still be killed.

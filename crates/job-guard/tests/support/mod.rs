@@ -238,7 +238,7 @@ pub fn programs_for_all() -> tempfile::TempDir {
         (std::env::current_exe().expect("this test"), "worker"),
         (PathBuf::from(env!("CARGO_BIN_EXE_job-guard")), "job-guard"),
     ] {
-        std::fs::copy(from, dir.path().join(name)).expect("copied");
+        zk_testkit::copy_program(from, dir.path().join(name));
     }
     dir
 }

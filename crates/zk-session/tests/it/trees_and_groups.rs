@@ -276,7 +276,7 @@ async fn a_group_that_never_arrived_is_repeated_where_that_can_be_seen() {
     session.multi(group).await.unwrap();
     loss.happened(PATIENCE).await.unwrap();
     assert_eq!(session.get("/data").await.unwrap().unwrap().stat.version, 1);
-    let loss = bed.proxy.lose_reply(Which::op(Op::Multi));
+    let loss = bed.proxy.lose_reply(Which::op(Op::Check));
     assert_eq!(session.multi([MultiOp::check("/data", 1)]).await, Ok(vec![MultiResult::Checked]));
     loss.happened(PATIENCE).await.unwrap();
 }

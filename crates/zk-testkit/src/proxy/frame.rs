@@ -25,6 +25,8 @@ pub enum Op {
     SetAcl,
     GetChildren,
     Sync,
+    /// Of one version, or of several by a group that writes nothing: a session sends such a group to
+    /// see whether its server agrees with the quorum.
     Check,
     Multi,
     MultiRead,
@@ -77,7 +79,15 @@ impl Asked {
     /// `None` for what the client library sends by itself. A request that can't be read has no path.
     pub(crate) fn new(header: RequestHeader, request: Option<&Request<'_>>) -> Option<Self> {
         let path = request.and_then(Request::path).map(str::to_owned);
-        Some(Self { xid: header.xid, op: Op::from_code(header.op)?, path })
+        let op = Op::from_code(header.op)?;
+        let only_checks = |parts: &[Request<'_>]| {
+            !parts.is_empty() && parts.iter().all(|part| matches!(part, Request::Check { .. }))
+        };
+        let op = match request {
+            Some(Request::Multi(parts)) if only_checks(parts) => Op::Check,
+            _ => op,
+        };
+        Some(Self { xid: header.xid, op, path })
     }
 
     /// From a frame with its length in front.
@@ -173,6 +183,19 @@ mod tests {
             assert_eq!(Asked::parse(&frame(&DELETE[..end])), Some(asked), "{end}");
         }
         assert_eq!(Asked::parse(&frame(&DELETE[..7])), None);
+    }
+
+    #[test]
+    fn a_group_that_only_checks_writes_nothing() {
+        let check = || Request::Check { path: "/a".into(), version: 3 };
+        let delete = Request::Delete { path: "/a".into(), version: 3 };
+        for (parts, op) in
+            [(vec![check(), check()], Op::Check), (vec![check(), delete], Op::Multi), (vec![], Op::Multi)]
+        {
+            let header = RequestHeader { xid: 7, op: OpCode::MULTI };
+            let asked = Asked::new(header, Some(&Request::Multi(parts)));
+            assert_eq!(asked.map(|asked| asked.op), Some(op));
+        }
     }
 
     #[tokio::test]

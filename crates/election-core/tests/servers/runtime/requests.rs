@@ -20,7 +20,8 @@ const LATE: u64 = ELECTIONS / 4;
 
 const TRIES: usize = 5;
 
-/// All but the pings, and the deletions, of which no election needs one here: they are heartbeats.
+/// All but the pings, the session's checks of its server, and the deletions, of which no election needs one here: they are
+/// heartbeats.
 const COUNTED: [Op; 8] = [
     Op::Create,
     Op::Exists,
