@@ -3,6 +3,7 @@
 mod changed;
 mod filter;
 mod full;
+mod other_version;
 mod output;
 mod schedule;
 mod timings;
@@ -53,11 +54,11 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         runs[0].choice.leave_out([full::MODEL]);
     }
     runs[0].choice.leave_out(untouched.iter().flat_map(|(_, tests)| *tests).copied());
-    let choice = &runs[0].choice;
-    offer_packages(choice).await;
+    offer_packages(&runs[0].choice).await;
     let prepared = Spent::since(begin)?;
     let programs = runs[0].build().await?;
     let built = Spent::since(begin)?;
+    equip(&mut runs, args).await?;
     let (mut totals, mut sound, mut complaints) = (Totals::default(), true, BTreeSet::new());
     let mut done = Vec::new();
     for run in &runs {
@@ -106,6 +107,14 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Makes what the tests use beside their programs.
+async fn equip(runs: &mut [Run], args: &TestArgs) -> anyhow::Result<()> {
+    if args.full && runs[0].choice.may_choose(other_version::TESTS) {
+        runs[0].other_version = other_version::build().await?;
+    }
+    Ok(())
 }
 
 /// Offers the programs that tests need. Without one its tests are skipped with a message.
@@ -167,6 +176,8 @@ struct Run {
     full: bool,
     /// Tests for either kind of server run on Apache ZooKeeper.
     on_apache: bool,
+    /// The program that upgrades begin from.
+    other_version: Option<PathBuf>,
 }
 
 impl Run {
@@ -176,7 +187,7 @@ impl Run {
             None => packages::ensure_zookeeper().await.map(|_| None)?,
         };
         let (full, on_apache) = (full || release.is_some(), release.is_some());
-        Ok(Self { choice, release, home, full, on_apache })
+        Ok(Self { choice, release, home, full, on_apache, other_version: None })
     }
 
     /// Servers for end-to-end tests that do not disturb them. They end with this process.
@@ -219,6 +230,7 @@ impl Run {
             command.env("TEST_SKIPS", skips);
             command.envs(shared.as_ref().map(|ensemble| ("E2E_ENSEMBLE", ensemble.dir())));
             command.envs(self.home.as_ref().map(|home| ("ZOOKEEPER_HOME", home)));
+            command.envs(self.other_version.as_ref().map(|program| (other_version::VARIABLE, program)));
             if self.on_apache {
                 command.env("TEST_SERVERS", "apache");
             }

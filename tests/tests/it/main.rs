@@ -38,6 +38,7 @@ mod shapes;
 mod site_minimum;
 mod slots;
 mod spoiled_znodes;
+mod two_versions;
 mod unreachable;
 mod upgrade;
 mod valkey;

@@ -31,12 +31,16 @@ const WHEN_CHANGED: [(&str, &[LeftOut], &[&str]); 3] = [
 /// Of these tests, those of which no file differs from the branch `TEST_BASE`, else `origin/main`: what they test, and
 /// which they are. None if that can't be told.
 pub(super) fn untouched() -> Vec<(&'static str, &'static [LeftOut])> {
-    let base = std::env::var("TEST_BASE").unwrap_or_else(|_| "origin/main".to_owned());
-    let Some(changed) = changed_since(&base) else { return Vec::new() };
+    let Some(changed) = changed_since(&base()) else { return Vec::new() };
     let is_touched =
         |paths: &[&str]| changed.lines().any(|file| paths.iter().any(|path| is_below(file, path)));
     let untouched = WHEN_CHANGED.into_iter().filter(|(_, _, paths)| !is_touched(paths));
     untouched.map(|(what, tests, _)| (what, tests)).collect()
+}
+
+/// What this version is compared with.
+pub(super) fn base() -> String {
+    std::env::var("TEST_BASE").unwrap_or_else(|_| "origin/main".to_owned())
 }
 
 /// The files that differ, with those that no commit has yet.
@@ -46,7 +50,7 @@ fn changed_since(base: &str) -> Option<String> {
     Some(git(&["diff", "--name-only", fork.trim()])? + &new)
 }
 
-fn git(args: &[&str]) -> Option<String> {
+pub(super) fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -101,6 +101,18 @@ impl Choice {
         self.wanted.is_empty()
     }
 
+    /// Whether tests of this package are chosen whose names begin so. One that is chosen by more of its name counts as not.
+    pub(crate) fn may_choose(&self, (package, names): LeftOut) -> bool {
+        let chooses = |wanted: &Wanted| match wanted {
+            Wanted::Package(name) => name == package,
+            Wanted::Module(TestModule { package: of, program, path }) => {
+                of == package && program.is_some() && names.starts_with(path.as_str())
+            }
+            Wanted::Name(name) => names.contains(name.as_str()),
+        };
+        self.is_everything() || self.wanted.iter().any(chooses)
+    }
+
     /// The packages of all chosen tests, if they are known. No others need to be built then.
     pub(crate) fn packages(&self) -> Option<BTreeSet<&str>> {
         // A subset would be built again with other features.
@@ -267,6 +279,16 @@ mod tests {
         let chosen = programs(&choice(&["crates/zk-session/src/lease.rs"]));
         assert!(chosen.contains(&"zk_session lease::".to_owned()), "{chosen:?}");
         assert!(!chosen.iter().any(|words| words.starts_with("it ")), "{chosen:?}");
+    }
+
+    #[test]
+    fn tests_are_chosen_by_their_package_file_or_name() {
+        let tests = ("e2e", "two_versions::");
+        for filter in ["e2e", "two_versions", "tests/tests/it/two_versions.rs", "two_ver"] {
+            assert!(choice(&[filter]).may_choose(tests), "{filter}");
+        }
+        assert!(choice(&[]).may_choose(tests));
+        assert!(!choice(&["zk-session", "upgrade", "two_leaders"]).may_choose(tests));
     }
 
     #[test]
