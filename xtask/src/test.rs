@@ -1,6 +1,7 @@
 //! `cargo xtask test`.
 
 mod changed;
+mod classes;
 mod filter;
 mod full;
 mod other_version;
@@ -58,7 +59,7 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     let prepared = Spent::since(begin)?;
     let programs = runs[0].build().await?;
     let built = Spent::since(begin)?;
-    equip(&mut runs, args).await?;
+    equip(&mut runs, args, whole).await?;
     let (mut totals, mut sound, mut complaints) = (Totals::default(), true, BTreeSet::new());
     let mut done = Vec::new();
     for run in &runs {
@@ -110,9 +111,14 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Makes what the tests use beside their programs.
-async fn equip(runs: &mut [Run], args: &TestArgs) -> anyhow::Result<()> {
+async fn equip(runs: &mut [Run], args: &TestArgs, whole: bool) -> anyhow::Result<()> {
     if args.full && runs[0].choice.may_choose(other_version::TESTS) {
         runs[0].other_version = other_version::build().await?;
+    }
+    // Only of the installed release.
+    if args.zookeeper.is_none() {
+        let classes = classes::archive(whole).await?;
+        runs.iter_mut().filter(|run| run.home.is_none()).for_each(|run| run.classes.clone_from(&classes));
     }
     Ok(())
 }
@@ -178,6 +184,8 @@ struct Run {
     on_apache: bool,
     /// The program that upgrades begin from.
     other_version: Option<PathBuf>,
+    /// An archive of the servers' classes.
+    classes: Option<PathBuf>,
 }
 
 impl Run {
@@ -187,7 +195,7 @@ impl Run {
             None => packages::ensure_zookeeper().await.map(|_| None)?,
         };
         let (full, on_apache) = (full || release.is_some(), release.is_some());
-        Ok(Self { choice, release, home, full, on_apache, other_version: None })
+        Ok(Self { choice, release, home, full, on_apache, other_version: None, classes: None })
     }
 
     /// Servers for end-to-end tests that do not disturb them. They end with this process.
@@ -230,6 +238,7 @@ impl Run {
             command.env("TEST_SKIPS", skips);
             command.envs(shared.as_ref().map(|ensemble| ("E2E_ENSEMBLE", ensemble.dir())));
             command.envs(self.home.as_ref().map(|home| ("ZOOKEEPER_HOME", home)));
+            command.envs(self.classes.as_ref().map(|archive| (classes::VARIABLE, archive)));
             command.envs(self.other_version.as_ref().map(|program| (other_version::VARIABLE, program)));
             if self.on_apache {
                 command.env("TEST_SERVERS", "apache");

@@ -122,6 +122,9 @@ pub struct EnsembleBuilder {
     jvm_flags: Vec<String>,
 }
 
+/// Names the file of an archive of the servers' classes.
+const CLASSES: &str = "ZK_TESTKIT_CLASSES";
+
 impl Ensemble {
     /// Starts that many servers with the defaults of [`EnsembleBuilder`] and waits until
     /// each of them serves.
@@ -455,7 +458,10 @@ impl EnsembleBuilder {
             (self.read_only_mode, "-Dreadonlymode.enabled=true"),
         ];
         let on = switches.into_iter().filter(|(is_on, _)| *is_on).map(|(_, flag)| flag.to_owned());
-        let jvm_flags = check.into_iter().chain(on).chain(self.jvm_flags.iter().cloned()).collect();
+        // Java does without an archive that is not of these classes, or of its version.
+        let classes = std::env::var(CLASSES).ok().map(|file| format!("-XX:SharedArchiveFile={file}"));
+        let flags = check.into_iter().chain(on).chain(classes);
+        let jvm_flags = flags.chain(self.jvm_flags.iter().cloned()).collect();
         Ok(Launch { installation, jvm_flags, log_level, logback, tls })
     }
 

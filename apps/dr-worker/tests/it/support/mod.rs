@@ -366,11 +366,12 @@ impl Drop for Running {
 /// Waits until `is` says yes.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LONG;
+    let begin = Instant::now();
     while !is() {
-        assert!(Instant::now() < deadline, "not within {LONG:?}: {what}");
-        // Between two looks.
-        std::thread::sleep(Duration::from_millis(20));
+        assert!(begin.elapsed() < LONG, "not within {LONG:?}: {what}");
+        // The longer it takes, the longer: a look costs processor time that what is awaited needs.
+        let pause = begin.elapsed() / 16;
+        std::thread::sleep(pause.clamp(Duration::from_millis(20), Duration::from_millis(100)));
     }
 }
 
