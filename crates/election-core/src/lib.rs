@@ -42,7 +42,7 @@ pub mod handler {
     #[cfg(feature = "runtime")]
     pub use crate::runtime::{ElectionEvent, Failure, StopOrder};
     pub use crate::{
-        engine::{Nomination, StopReason},
+        engine::{Appointment, StopReason},
         record::{Cause, Current, Phases},
     };
 }

@@ -2,7 +2,7 @@
 
 use election_core::{
     handler::StopReason,
-    internals::{AppEvent, Event, Grant, Time, record::Cause},
+    internals::{AppEvent, EnteredLeadership, Event, Time, record::Cause},
 };
 
 use super::{ENDLESS, ToProcess, World, millis_up};
@@ -72,13 +72,13 @@ impl World {
         self.job_later(host, PREPARES, Step::Prepared);
     }
 
-    pub(super) fn take_over(&mut self, host: usize, grant: &Grant) {
+    pub(super) fn take_over(&mut self, host: usize, entered: &EnteredLeadership) {
         self.enter(host, Phase::TakingOver);
         let acting = self.hosts.iter().filter(|other| other.job.acts()).count();
         if acting > 1 {
             self.account.double();
         }
-        self.count_move(host, grant.nomination.cause);
+        self.count_move(host, entered.appointment.cause);
         match self.hosts[host].task.clone() {
             Task::FailsAtStart(why) => self.job_later(host, GIVES_UP, Step::Fails(why)),
             Task::Slow(span) => self.job_later(host, span, Step::Ready),

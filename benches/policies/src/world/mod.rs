@@ -242,7 +242,7 @@ impl World {
             Action::Perform { op, epoch, request } => self.perform(host, op, epoch, request),
             Action::Watch { epoch, set } => self.watch(host, epoch, set),
             Action::Prepare(_) => self.prepare(host),
-            Action::TakeOver(grant) => self.take_over(host, &grant),
+            Action::TakeOver(entered) => self.take_over(host, &entered),
             Action::WorkUntil(until) => self.work_until(host, until),
             Action::Stop(reason) => self.stop(host, &reason),
             Action::Note(note) => {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     core::Core,
     elector::succession::{may_succeed, succeed},
-    io::Nomination,
+    io::Appointment,
     recipe::Recipe,
     znode::Known,
 };
@@ -18,14 +18,15 @@ use crate::{
 
 /// Why this member may lead.
 #[derive(Clone, Debug, Hash, Serialize, Deserialize)]
-pub(crate) struct Appointment {
+pub(crate) struct Claim {
     /// The application has it as well.
-    pub(crate) nomination: Arc<Nomination>,
+    #[serde(rename = "nomination")]
+    pub(crate) appointment: Arc<Appointment>,
     pub(crate) ballot: Ballot,
     pub(crate) by: By,
 }
 
-/// The basis of an appointment.
+/// The basis of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum By {
@@ -48,16 +49,16 @@ pub(crate) struct Lost {
     term: u64,
 }
 
-impl Appointment {
-    /// The appointment that the decision gives for `slot`.
+impl Claim {
+    /// The claim that the decision gives for `slot`.
     pub(crate) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
-        Some(Self { nomination: nomination(elected, slot)?.into(), ballot, by: By::Decision })
+        Some(Self { appointment: appointment(elected, slot)?.into(), ballot, by: By::Decision })
     }
 
-    /// The appointment to follow the member that is named for `slot`, and that has vanished.
+    /// The claim to follow the member that is named for `slot`, and that has vanished.
     pub(crate) fn succession(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
         let gone = elected.named(slot)?;
-        let nomination = Nomination {
+        let appointment = Appointment {
             slot,
             term: elected.term.saturating_add(1),
             cause: Cause::LeaderLost,
@@ -65,7 +66,7 @@ impl Appointment {
             previous: Some(Box::new(gone.as_previous())),
         };
         let by = By::Succession(Box::new(Lost { term: elected.term_of(slot), ballot: gone.ballot.clone() }));
-        Some(Self { nomination: nomination.into(), ballot, by })
+        Some(Self { appointment: appointment.into(), ballot, by })
     }
 
     /// Whether the decision that names this member is written with the leader znode.
@@ -76,24 +77,24 @@ impl Appointment {
 
 impl Core {
     /// What the decision entitles this member to, under an elector.
-    pub(crate) fn decided_appointment(&self) -> Option<Appointment> {
+    pub(crate) fn decided_claim(&self) -> Option<Claim> {
         if self.refuses_all() {
             return None;
         }
         let ballot = self.own.ballot.name.as_ref()?;
         let elected = self.reading.view.elected.record()?;
         match elected.slot_of(ballot) {
-            Some(slot) => self.appointment_of(elected, slot, ballot),
+            Some(slot) => self.claim_of(elected, slot, ballot),
             None => {
                 let slot = self.lost_slot(elected, ballot)?;
-                Appointment::succession(elected, slot, ballot.clone()).filter(|_| self.held_back().is_none())
+                Claim::succession(elected, slot, ballot.clone()).filter(|_| self.held_back().is_none())
             }
         }
     }
 
     /// What the first decision entitles this member to, which it is about to write as the elector: to create the leader
     /// znode in the same transaction.
-    pub(crate) fn first_appointment(&self, first: &Elected) -> Option<Appointment> {
+    pub(crate) fn first_claim(&self, first: &Elected) -> Option<Claim> {
         // A decision that was deleted is written again as it was: its leader may still lead.
         let is_again = self.reading.memory.has(first.term);
         let is_busy = !self.own.duty.is_idle() || self.refuses_all();
@@ -103,19 +104,19 @@ impl Core {
         let ballot = self.own.ballot.name.as_ref()?;
         let slot = first.slot_of(ballot)?;
         let is_free = *self.reading.view.leader(slot) == Known::Absent && self.is_sure(slot);
-        let appointment = self.appointment_of(first, slot, ballot).filter(|_| is_free)?;
-        Some(Appointment { by: By::FirstDecision, ..appointment })
+        let claim = self.claim_of(first, slot, ballot).filter(|_| is_free)?;
+        Some(Claim { by: By::FirstDecision, ..claim })
     }
 
     fn refuses_all(&self) -> bool {
         self.own.leaving.is_asked() || self.own.wishes.withdrawn.is_some()
     }
 
-    /// The appointment that this decision gives for `slot`, unless it is one that this member gave up.
-    fn appointment_of(&self, elected: &Elected, slot: usize, ballot: &Ballot) -> Option<Appointment> {
-        let appointment = Appointment::decided(elected, slot, ballot.clone())?;
+    /// The claim that this decision gives for `slot`, unless it is one that this member gave up.
+    fn claim_of(&self, elected: &Elected, slot: usize, ballot: &Ballot) -> Option<Claim> {
+        let claim = Claim::decided(elected, slot, ballot.clone())?;
         let gave_up = self.own.gave_up.as_ref();
-        Some(appointment).filter(|appointment| gave_up.is_none_or(|g| g.term != appointment.nomination.term))
+        Some(claim).filter(|claim| gave_up.is_none_or(|g| g.term != claim.appointment.term))
     }
 
     /// Why this member, although it is first in line, leaves it to the elector who follows a lost leader.
@@ -140,39 +141,39 @@ impl Core {
     }
 
     /// The decision by which this member follows a leader that vanished.
-    pub(crate) fn succession(&self, elected: &Elected, appointment: &Appointment) -> Elected {
+    pub(crate) fn succession(&self, elected: &Elected, claim: &Claim) -> Elected {
         let remark = match &self.config.recipe {
             Recipe::Elector(strategy) => strategy.remark(&self.attributes(), Cause::LeaderLost),
             _ => None,
         };
-        let (slot, me) = (appointment.nomination.slot, self.named(&appointment.ballot));
+        let (slot, me) = (claim.appointment.slot, self.named(&claim.ballot));
         succeed(elected, slot, &me, remark, self.now.unix_ms, &self.config.policy)
     }
 
-    /// Whether what is known still supports this appointment, or why it does not.
-    pub(crate) fn carries(&self, appointment: &Appointment) -> Result<(), String> {
-        if let By::Contest = appointment.by {
+    /// Whether what is known still supports this claim, or why it does not.
+    pub(crate) fn carries(&self, claim: &Claim) -> Result<(), String> {
+        if let By::Contest = claim.by {
             let own = self.own.contest.znode.as_ref().map(|own| own.term());
             let base = self.contest_base().map_or(0, |(base, _)| base);
             return match self.own.ill_health() {
                 Some(why) => Err(why),
-                None if base >= appointment.nomination.term => Err(tokens_raised(base)),
-                None if own == Some(appointment.nomination.term) => Ok(()),
+                None if base >= claim.appointment.term => Err(tokens_raised(base)),
+                None if own == Some(claim.appointment.term) => Ok(()),
                 None => Err("its znode is gone".to_owned()),
             };
         }
-        if self.own.ballot.name.as_ref() != Some(&appointment.ballot) {
+        if self.own.ballot.name.as_ref() != Some(&claim.ballot) {
             return Err("its ballot is gone".to_owned());
         }
         let Some(elected) = self.reading.view.elected.record() else {
             return Ok(());
         };
-        let slot = appointment.nomination.slot;
-        let named = elected.named(slot).is_some_and(|n| n.ballot == appointment.ballot);
-        if named && elected.term_of(slot) == appointment.nomination.term {
+        let slot = claim.appointment.slot;
+        let named = elected.named(slot).is_some_and(|n| n.ballot == claim.ballot);
+        if named && elected.term_of(slot) == claim.appointment.term {
             return Ok(());
         }
-        if let By::Succession(lost) = &appointment.by {
+        if let By::Succession(lost) = &claim.by {
             // Named by the elector in this or another term while stepping in: the claim continues under that
             // decision.
             if named {
@@ -180,14 +181,14 @@ impl Core {
             }
             // Nothing was decided about this slot yet, though other slots may have changed.
             let waits = elected.named(slot).is_some_and(|n| n.ballot == lost.ballot);
-            if waits && elected.term_of(slot) == lost.term && elected.slot_of(&appointment.ballot).is_none() {
+            if waits && elected.term_of(slot) == lost.term && elected.slot_of(&claim.ballot).is_none() {
                 return Ok(());
             }
         }
         Err(moved_away(elected, slot))
     }
 
-    /// Whether all that an appointment, or a release, depends on was read since the connection was lost. The lease can
+    /// Whether all that a claim, or a release, depends on was read since the connection was lost. The lease can
     /// return before that, and the ensemble can be a copy in which another member is named, or holds the leader
     /// znode.
     pub(crate) fn is_sure(&self, slot: usize) -> bool {
@@ -211,9 +212,9 @@ impl Core {
 }
 
 /// What the decision contains about `slot`.
-pub(crate) fn nomination(elected: &Elected, slot: usize) -> Option<Nomination> {
+pub(crate) fn appointment(elected: &Elected, slot: usize) -> Option<Appointment> {
     let Given { term, cause, sentence, previous, .. } = elected.given(slot)?.clone();
-    Some(Nomination { slot, term, cause, sentence: sentence.into(), previous: previous.map(Box::new) })
+    Some(Appointment { slot, term, cause, sentence: sentence.into(), previous: previous.map(Box::new) })
 }
 
 /// Why a leadership of a contest ends whose token is not above the base.

@@ -338,9 +338,9 @@ pub enum Action {
     /// Keep the lease renewed by heartbeats, or stop renewing it.
     KeepLease(bool),
     /// Prepare to lead; answer with `Prepared` or `PrepareFailed`.
-    Prepare(Arc<Nomination>),
+    Prepare(Arc<Appointment>),
     /// Take over; answer with `TakenOver` or `TakeoverFailed`.
-    TakeOver(Grant),
+    TakeOver(EnteredLeadership),
     /// READY is announced: lead on; answer with `WorkFailed` or `WorkFinished` if it ends.
     Lead,
     /// The work may continue until this time, and must have ended by then.
@@ -361,7 +361,7 @@ pub enum Action {
 /// Which leadership a member is to acquire, and why; known before the leader znode is free.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Nomination {
+pub struct Appointment {
     /// The slot; 0 if there is only one.
     #[serde(with = "limits::slot")]
     pub slot: usize,
@@ -378,9 +378,9 @@ pub struct Nomination {
 
 /// Leadership that has been entered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Grant {
+pub struct EnteredLeadership {
     /// Why this leadership came about.
-    pub nomination: Arc<Nomination>,
+    pub appointment: Arc<Appointment>,
     /// The ballot that it was given to.
     pub ballot: Ballot,
     /// The fencing token.

@@ -16,7 +16,7 @@ use super::{
     candidacy::CandidacyAtRest,
     config::Config,
     core::session::{Created, Session},
-    io::{Epoch, Grant, Unrest},
+    io::{EnteredLeadership, Epoch, Unrest},
     leader::HeldLeadership,
     own::{Leaving, Reachability, Reports},
     reading::memory::Memory,
@@ -128,7 +128,7 @@ impl Engine {
         from: Resumption,
         epoch: Epoch,
         now: Now,
-    ) -> Result<(Self, Option<Grant>), Unrest> {
+    ) -> Result<(Self, Option<EnteredLeadership>), Unrest> {
         let mut engine = Self::new(config, from.number, now);
         let Self { core, candidacy, leader, .. } = &mut engine;
         core.session = Some(Session {
@@ -149,7 +149,7 @@ impl Engine {
         own.wishes.withdrawn = from.withdrawn;
         core.reading.memory = from.memory;
         core.out.leaders = from.leaders.into_iter().map(|leader| leader.map(Arc::new)).collect();
-        let grant = from.led.map(|led| leader.resume(core, led, epoch));
-        Ok((engine, grant))
+        let entered = from.led.map(|led| leader.resume(core, led, epoch));
+        Ok((engine, entered))
     }
 }

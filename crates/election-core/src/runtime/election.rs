@@ -126,8 +126,8 @@ impl Election {
         let paths = config.paths().clone();
         let living = Living::begin(&paths, from.number())
             .ok_or(Unrest::Now("another engine of this process is this member"))?;
-        let (engine, grant) = Engine::resume(config.into_engine().0, from, pin.epoch().0, now())?;
-        Ok(Self::run(paths, (engine, Joining::Again(pin, grant), living), session, handler))
+        let (engine, entered) = Engine::resume(config.into_engine().0, from, pin.epoch().0, now())?;
+        Ok(Self::run(paths, (engine, Joining::Again(pin, entered), living), session, handler))
     }
 
     fn run<H: Handler>(

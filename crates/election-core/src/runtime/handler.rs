@@ -12,7 +12,7 @@ use zk_session::{BootTime, OpError};
 
 use super::changes::Changes;
 use crate::{
-    engine::{Nomination, Reason, StopReason},
+    engine::{Appointment, Reason, StopReason},
     record::{Cause, Current, Phases},
 };
 
@@ -26,8 +26,8 @@ use crate::{
 /// release, because the state of the work is then unknown.
 pub trait Handler: Send + Sync + 'static {
     /// Prepares to take over. It may overlap the old leader's stop, so it must not use what only the leader may use.
-    fn prepare(&self, nomination: &Nomination) -> impl Future<Output = Result<(), Failure>> + Send {
-        let _ = nomination;
+    fn prepare(&self, appointment: &Appointment) -> impl Future<Output = Result<(), Failure>> + Send {
+        let _ = appointment;
         async { Ok(()) }
     }
 
@@ -164,7 +164,7 @@ pub(super) trait Loan: fmt::Debug + Send + Sync {
 /// What a leadership consists of, for the application and for the election.
 #[derive(Debug)]
 pub(super) struct Terms {
-    pub(super) nomination: Arc<Nomination>,
+    pub(super) appointment: Arc<Appointment>,
     pub(super) fencing_token: u64,
     pub(super) work_until: watch::Receiver<BootTime>,
     pub(super) suspended: watch::Receiver<bool>,
@@ -185,18 +185,18 @@ impl Leadership {
     }
 
     /// Why this member was named, and the previous leader.
-    pub fn nomination(&self) -> &Nomination {
-        &self.terms.nomination
+    pub fn appointment(&self) -> &Appointment {
+        &self.terms.appointment
     }
 
     /// The term.
     pub fn term(&self) -> u64 {
-        self.terms.nomination.term
+        self.terms.appointment.term
     }
 
     /// The slot; 0 if the election has only one.
     pub fn slot(&self) -> usize {
-        self.terms.nomination.slot
+        self.terms.appointment.slot
     }
 
     /// The fencing token. It grows with every leadership of a slot. Pass it to every resource that the work writes to,

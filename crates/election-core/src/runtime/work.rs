@@ -17,7 +17,7 @@ use super::{
     to_boot,
 };
 use crate::{
-    engine::{AppEvent, Event, Grant, Nomination, StopReason},
+    engine::{AppEvent, Appointment, EnteredLeadership, Event, StopReason},
     record::Current,
 };
 
@@ -79,11 +79,11 @@ impl<H: Handler> Work<H> {
         }
     }
 
-    pub(super) fn prepare(&mut self, nomination: Arc<Nomination>) {
-        self.term = nomination.term;
+    pub(super) fn prepare(&mut self, appointment: Arc<Appointment>) {
+        self.term = appointment.term;
         let handler = Arc::clone(&self.handler);
         self.begin("prepare", async move {
-            match handler.prepare(&nomination).await {
+            match handler.prepare(&appointment).await {
                 Ok(()) => AppEvent::Prepared,
                 Err(why) if why.is_declined() => AppEvent::Declined(why.to_string()),
                 Err(why) => AppEvent::PrepareFailed(why.to_string()),
@@ -91,8 +91,8 @@ impl<H: Handler> Work<H> {
         });
     }
 
-    pub(super) fn take_over(&mut self, grant: Grant) {
-        let leadership = self.enter(grant);
+    pub(super) fn take_over(&mut self, entered: EnteredLeadership) {
+        let leadership = self.enter(entered);
         let handler = Arc::clone(&self.handler);
         self.begin("takeover", async move {
             match handler.takeover(&leadership).await {
@@ -108,18 +108,18 @@ impl<H: Handler> Work<H> {
     }
 
     /// Leads on, after another process of this member.
-    pub(super) fn resume(&mut self, grant: Grant) {
-        self.work_until(to_boot(grant.work_until));
-        self.enter(grant);
+    pub(super) fn resume(&mut self, entered: EnteredLeadership) {
+        self.work_until(to_boot(entered.work_until));
+        self.enter(entered);
         self.lead();
     }
 
-    fn enter(&mut self, grant: Grant) -> Leadership {
-        self.term = grant.nomination.term;
+    fn enter(&mut self, entered: EnteredLeadership) -> Leadership {
+        self.term = entered.appointment.term;
         let sends = self.sends.insert(TermsSender::new(self.work_until));
         let terms = Arc::new(Terms {
-            nomination: grant.nomination,
-            fencing_token: grant.fencing_token,
+            appointment: entered.appointment,
+            fencing_token: entered.fencing_token,
             work_until: sends.work_until.subscribe(),
             suspended: sends.suspended.subscribe(),
             stop: sends.stop.subscribe(),

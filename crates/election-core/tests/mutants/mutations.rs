@@ -50,17 +50,17 @@ pub(crate) const RULES: [Rule; 35] = [
             ),
             (
                 "engine/appointment.rs",
-                "|n| n.ballot == appointment.ballot",
+                "|n| n.ballot == claim.ballot",
                 "$0 || DROPPED && n.member == self.config.member.member",
             ),
             (
                 "engine/leader/acquire.rs",
-                "|n| n.ballot == acquiring.appointment.ballot",
+                "|n| n.ballot == acquiring.claim.ballot",
                 "$0 || DROPPED && n.member == core.config.member.member",
             ),
             (
                 "engine/leader/held.rs",
-                "|n| n.ballot == appointment.ballot",
+                "|n| n.ballot == claim.ballot",
                 "$0 || DROPPED && n.member == core.config.member.member",
             ),
             (
@@ -104,7 +104,7 @@ pub(crate) const RULES: [Rule; 35] = [
         "NamedAtCreation",
         &[(
             "engine/leader/acquire.rs",
-            "let Some(next) = written.as_ref().filter(|_| appointment.is_uncommitted()) else {",
+            "let Some(next) = written.as_ref().filter(|_| claim.is_uncommitted()) else {",
             "$0 if DROPPED { return Some(create.into()); }",
         )],
     ),
@@ -286,7 +286,7 @@ pub(crate) const RULES: [Rule; 35] = [
             ("engine/leader/held.rs", "if other {", "if other && !DROPPED {"),
             (
                 "engine/leader/held.rs",
-                "let (appointment, znode) = (held.appointment.clone(), held.znode);",
+                "let (claim, znode) = (held.claim.clone(), held.znode);",
                 "$0 let znode = HeldZnode { version: if DROPPED { -1 } else { znode.version }, ..znode };",
             ),
         ],

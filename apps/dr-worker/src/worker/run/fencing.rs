@@ -61,8 +61,8 @@ impl Fencing {
         env: &JobEnv,
     ) -> Result<(), Failure> {
         let session = self.session.active().await?;
-        let nomination = leadership.nomination();
-        let leading = Leading { member: &self.me, slot: nomination.slot, term: nomination.term };
+        let appointment = leadership.appointment();
+        let leading = Leading { member: &self.me, slot: appointment.slot, term: appointment.term };
         let leading = Some(leading).filter(|_| self.has_elector);
         let token = leadership.fencing_token();
         let mut at_risk = BTreeSet::new();
@@ -72,7 +72,9 @@ impl Fencing {
                 return Ok(());
             }
             let is_next = |left: &&Breadcrumb| !at_risk.contains(&left.fencing_token);
-            let Some(former) = left.to_fence(nomination.slot, &self.me).find(is_next).cloned() else { break };
+            let Some(former) = left.to_fence(appointment.slot, &self.me).find(is_next).cloned() else {
+                break;
+            };
             match self.fence_one(&session, slot, leadership, env, &former).await {
                 Ok(()) => {
                     let remove = |left: &mut Breadcrumbs| left.remove(&former.member, former.fencing_token);
@@ -95,8 +97,8 @@ impl Fencing {
             ballot: None,
             site: self.site.clone(),
             address: Some(self.address.clone()),
-            slot: nomination.slot,
-            term: nomination.term,
+            slot: appointment.slot,
+            term: appointment.term,
             fencing_token: token,
             since_ms: unix_ms(),
         };

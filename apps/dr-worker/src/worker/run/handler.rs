@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, convert::Infallible, future::pending, sync::Arc
 
 use election_core::{
     Handler, Leadership,
-    handler::{ElectionEvent, Failure, Nomination, StopOrder},
+    handler::{Appointment, ElectionEvent, Failure, StopOrder},
     internals::record::{Cause, Current, Status},
 };
 use job_guard::{Deadline, Lease};
@@ -93,17 +93,17 @@ impl Handler for JobHandler {
         metrics::record(self.work.slot.name(), event, detected);
     }
 
-    async fn prepare(&self, nomination: &Nomination) -> Result<(), Failure> {
+    async fn prepare(&self, appointment: &Appointment) -> Result<(), Failure> {
         if let Some(why) = self.disk.now() {
             return Err(Failure::new(why));
         }
         self.work.slot.arrives();
         self.work.slot.rehearsals.end().await;
-        metrics::begin(self.work.slot.name(), nomination.cause);
-        let previous = nomination.previous.as_ref();
+        metrics::begin(self.work.slot.name(), appointment.cause);
+        let previous = appointment.previous.as_ref();
         *self.silent_since.lock() = previous.and_then(|leader| self.answers.silent_since(&leader.ballot));
         // The token does not exist before the leadership.
-        let hook = self.work.slot.hook(HookName::Prepare, &self.work.env(nomination, 0), None).await;
+        let hook = self.work.slot.hook(HookName::Prepare, &self.work.env(appointment, 0), None).await;
         hook.map_err(JobError::into_failure)
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use election_core::{
     Leadership,
-    handler::{Failure, Nomination},
+    handler::{Appointment, Failure},
 };
 use job_guard::{Deadline, ProcessState};
 use zk_session::BootTime;
@@ -33,26 +33,26 @@ pub(super) struct JobWork {
 const HURRIED: Duration = Duration::from_secs(1);
 
 impl JobWork {
-    pub(super) fn env(&self, nomination: &Nomination, fencing_token: u64) -> JobEnv {
-        let previous = nomination.previous.as_ref();
+    pub(super) fn env(&self, appointment: &Appointment, fencing_token: u64) -> JobEnv {
+        let previous = appointment.previous.as_ref();
         JobEnv {
             job: self.slot.name().to_owned(),
             member: self.slot.member.clone(),
             site: self.slot.site.clone(),
-            slot: nomination.slot,
-            term: nomination.term,
+            slot: appointment.slot,
+            term: appointment.term,
             fencing_token,
-            cause: nomination.cause.as_str().to_owned(),
+            cause: appointment.cause.as_str().to_owned(),
             previous_leader: previous.map(|p| p.member.to_string()),
             previous_site: previous.map(|p| p.site.to_string()),
-            reason: nomination.sentence.clone().into_owned(),
+            reason: appointment.sentence.clone().into_owned(),
             is_rehearsal: false,
         }
     }
 
     /// Starts the job and waits until it is ready, with the hook before. Former leaders are fenced before that.
     pub(super) async fn start(&self, leadership: &Leadership) -> Result<(), Failure> {
-        let env = self.env(leadership.nomination(), leadership.fencing_token());
+        let env = self.env(leadership.appointment(), leadership.fencing_token());
         self.slot.enter(env.clone());
         // From here on none begins.
         self.slot.rehearsals.end().await;

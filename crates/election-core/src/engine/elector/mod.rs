@@ -114,7 +114,7 @@ impl Elector {
         let paths = core.config.paths.clone();
         let act = match verdict {
             Verdict::Act(Act::Write(first, None))
-                if !self.has_named_itself && core.first_appointment(&first).is_some() =>
+                if !self.has_named_itself && core.first_claim(&first).is_some() =>
             {
                 (self.has_named_itself, self.checked) = (true, None);
                 core.out.first_decision = Some(first);

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use super::{OwnLeadership, state::*};
 use crate::{
     engine::{
-        appointment::{Appointment, By, nomination},
+        appointment::{By, Claim, appointment},
         core::Core,
-        io::{Action, Level, Node, Nomination, NoteKind, Outcome, StopReason, ZkOp},
+        io::{Action, Appointment, Level, Node, NoteKind, Outcome, StopReason, ZkOp},
         ops::{LeaderOp, Part, Pending},
         tokens::fencing_token,
         transaction::{Transaction, ZnodeWrite},
@@ -28,16 +28,16 @@ const ACQUIRE: Pending = Pending::Leader(LeaderOp::Acquire);
 impl OwnLeadership {
     /// Writes the first decision with the leader znode.
     pub(crate) fn claim_first(&mut self, core: &mut Core, first: Box<Elected>) {
-        if let Some(appointment) = core.first_appointment(&first) {
-            self.claim(core, appointment, Some(first));
+        if let Some(claim) = core.first_claim(&first) {
+            self.claim(core, claim, Some(first));
         }
     }
 
     /// Begins to acquire leadership, and writes the decision that is `written` with the leader znode.
-    pub(crate) fn claim(&mut self, core: &mut Core, appointment: Appointment, written: Option<Box<Elected>>) {
-        let Nomination { slot, term, sentence, .. } = &*appointment.nomination;
+    pub(crate) fn claim(&mut self, core: &mut Core, claim: Claim, written: Option<Box<Elected>>) {
+        let Appointment { slot, term, sentence, .. } = &*claim.appointment;
         let (slot, term) = (*slot, *term);
-        let (step, text) = match &appointment.by {
+        let (step, text) = match &claim.by {
             By::Decision => (AcquireStep::Waiting, format!("is named for term {term}: {sentence}")),
             By::Succession(_) => {
                 let slots = core.reading.view.elected.record().map_or(1, |elected| elected.slots.len());
@@ -57,9 +57,8 @@ impl OwnLeadership {
         core.note(Level::Info, NoteKind::Leadership, text);
         self.slot = slot;
         self.announces_alone = false;
-        self.calls_next = matches!(appointment.by, By::Succession(_));
-        let acquiring =
-            Acquiring { appointment, prepared: Prepared::No, step, over: None, written, refused: 0 };
+        self.calls_next = matches!(claim.by, By::Succession(_));
+        let acquiring = Acquiring { claim, prepared: Prepared::No, step, over: None, written, refused: 0 };
         self.turn(core, LeadershipState::Acquiring(Box::new(acquiring)));
         self.advance_claim(core);
     }
@@ -69,14 +68,14 @@ impl OwnLeadership {
         if core.own.leaving.is_asked() {
             return self.give_up_claim(core, StopReason::Leaving);
         }
-        if let Err(why) = core.carries(&acquiring.appointment) {
+        if let Err(why) = core.carries(&acquiring.claim) {
             return self.give_up_claim(core, StopReason::NotNamed(why));
         }
         if !core.session_is_active() {
             return;
         }
-        if acquiring.prepared == Prepared::No && !acquiring.appointment.is_uncommitted() {
-            core.out.push(Action::Prepare(acquiring.appointment.nomination.clone()));
+        if acquiring.prepared == Prepared::No && !acquiring.claim.is_uncommitted() {
+            core.out.push(Action::Prepare(acquiring.claim.appointment.clone()));
             self.set_prepared(core, Prepared::Running);
         }
         if !core.ops.has(&ACQUIRE) {
@@ -108,7 +107,7 @@ impl OwnLeadership {
         core.perform(request, ACQUIRE);
     }
 
-    /// The creation of the leader znode. It is applied only while the decision is the one that gives the appointment; a
+    /// The creation of the leader znode. It is applied only while the decision is the one that gives the claim; a
     /// successor replaces that decision in the same transaction, and an elector that names itself creates it. So nothing
     /// is left behind if it is refused, and the decision need not be read again afterwards.
     ///
@@ -119,21 +118,21 @@ impl OwnLeadership {
             return None;
         }
         let LeadershipState::Acquiring(acquiring) = &mut self.state else { return None };
-        let Acquiring { appointment, over, written, .. } = &mut **acquiring;
-        let is_first = appointment.by == By::FirstDecision;
+        let Acquiring { claim, over, written, .. } = &mut **acquiring;
+        let is_first = claim.by == By::FirstDecision;
         match &core.reading.view.elected {
             Known::Absent if is_first => {}
             // Another member has decided, or the elector was quicker and names this member.
-            Known::Present(elected, _) if is_first || names_successor(elected, appointment) => {
+            Known::Present(elected, _) if is_first || names_successor(elected, claim) => {
                 self.adopt_decision(core);
                 return None;
             }
             Known::Present(elected, meta) => {
                 let version = meta.version;
                 *over = Some(version);
-                if let By::Succession(_) = appointment.by {
-                    let next = core.succession(elected, appointment);
-                    Arc::make_mut(&mut appointment.nomination).term = next.term;
+                if let By::Succession(_) = claim.by {
+                    let next = core.succession(elected, claim);
+                    Arc::make_mut(&mut claim.appointment).term = next.term;
                     *written = Some(Box::new(next));
                 }
             }
@@ -146,11 +145,11 @@ impl OwnLeadership {
             }
         }
         let LeadershipState::Acquiring(acquiring) = &self.state else { return None };
-        let Acquiring { appointment, over, written, .. } = &**acquiring;
-        let data = self.leader_record(core, appointment, Status::Progress, None)?;
+        let Acquiring { claim, over, written, .. } = &**acquiring;
+        let data = self.leader_record(core, claim, Status::Progress, None)?;
         let create = ZnodeWrite::create_ephemeral(core.leader_znode_path(self.slot), data);
         let path = core.config.paths.elected();
-        let Some(next) = written.as_ref().filter(|_| appointment.is_uncommitted()) else {
+        let Some(next) = written.as_ref().filter(|_| claim.is_uncommitted()) else {
             return Some(core.as_candidate(create.only_while(path, *over)));
         };
         match next.encode(&path) {
@@ -167,10 +166,10 @@ impl OwnLeadership {
 
     /// The decision names this member: the claim continues under that decision.
     fn adopt_decision(&mut self, core: &mut Core) {
-        let adopted = core.reading.view.elected.record().and_then(|elected| nomination(elected, self.slot));
+        let adopted = core.reading.view.elected.record().and_then(|elected| appointment(elected, self.slot));
         if let (LeadershipState::Acquiring(acquiring), Some(adopted)) = (&mut self.state, adopted) {
-            acquiring.appointment.nomination = adopted.into();
-            acquiring.appointment.by = By::Decision;
+            acquiring.claim.appointment = adopted.into();
+            acquiring.claim.by = By::Decision;
         }
         self.report(core);
         self.advance_claim(core);
@@ -180,14 +179,14 @@ impl OwnLeadership {
     /// and an eighth of the session timeout.
     fn enter(&mut self, core: &mut Core, znode: HeldZnode) {
         let LeadershipState::Acquiring(acquiring) = &self.state else { return };
-        let appointment = &acquiring.appointment;
+        let claim = &acquiring.claim;
         let known = self.own_leader_znode(core).meta();
         let is_other = known.is_none_or(|m| m.czxid != znode.czxid);
         // In a contest the znode is this member's candidacy, and is not created again: its record is only written
         // again, after leadership is entered.
-        if appointment.by != By::Contest {
+        if claim.by != By::Contest {
             // Its record was changed from outside: the leader znode is created again.
-            let spoiled = self.is_spoiled_in(core, &znode, appointment);
+            let spoiled = self.is_spoiled_in(core, &znode, claim);
             // Preparing may take long, or have no end: check whether the znode still exists.
             let gone = core.is_sure(self.slot) && is_other && *self.own_leader_znode(core) != Known::Unread;
             if spoiled.is_some() || gone {
@@ -215,7 +214,7 @@ impl OwnLeadership {
             return core.trouble(text);
         };
         let held = HeldLeadership {
-            appointment: appointment.clone(),
+            claim: claim.clone(),
             fencing_token,
             znode,
             stage: HeldStage::TakingOver,
@@ -228,7 +227,7 @@ impl OwnLeadership {
         core.note(Level::Info, NoteKind::Leadership, text);
         core.out.told_until = Some(work_until);
         core.out.push(Action::WorkUntil(work_until));
-        core.out.push(Action::TakeOver(held.grant(work_until)));
+        core.out.push(Action::TakeOver(held.entered(work_until)));
         self.turn(core, LeadershipState::Held(Box::new(held)));
     }
 
@@ -241,7 +240,7 @@ impl OwnLeadership {
     pub(super) fn set_prepared(&mut self, core: &mut Core, prepared: Prepared) {
         if let LeadershipState::Acquiring(acquiring) = &mut self.state {
             acquiring.prepared = prepared;
-            let Nomination { term, cause, .. } = *acquiring.appointment.nomination;
+            let Appointment { term, cause, .. } = *acquiring.claim.appointment;
             if (prepared, cause) == (Prepared::Yes, Cause::LeaderShutdown) {
                 core.own.reports.prepared_for = Some(term);
             }
@@ -284,8 +283,8 @@ impl OwnLeadership {
     pub(super) fn acquire_done(&mut self, core: &mut Core, outcome: &Outcome) {
         let LeadershipState::Acquiring(acquiring) = &mut self.state else { return };
         let (step, term, over) = (acquiring.step, acquiring.term(), acquiring.over);
-        let is_first = acquiring.appointment.by == By::FirstDecision;
-        let is_uncommitted = acquiring.appointment.is_uncommitted();
+        let is_first = acquiring.claim.by == By::FirstDecision;
+        let is_uncommitted = acquiring.claim.is_uncommitted();
         let next = match (step, outcome) {
             // The elector makes another pass: by then it may decide otherwise.
             (AcquireStep::Creating, Outcome::NotApplied(why)) if is_first => {
@@ -355,8 +354,8 @@ impl OwnLeadership {
         if node.is_some() {
             acquiring.refused = 0;
         }
-        let (refused, by) = (acquiring.refused, &acquiring.appointment.by);
-        let (is_first, is_uncommitted) = (*by == By::FirstDecision, acquiring.appointment.is_uncommitted());
+        let (refused, by) = (acquiring.refused, &acquiring.claim.by);
+        let (is_first, is_uncommitted) = (*by == By::FirstDecision, acquiring.claim.is_uncommitted());
         if core.is_contest() {
             let own = core.own.contest.znode.as_ref();
             let own = own.zip(node).filter(|(own, n)| (n.czxid, n.owner) == (own.node.czxid, own.node.owner));
@@ -387,7 +386,7 @@ impl OwnLeadership {
     /// A write of this member is known before a watch reports it.
     fn know_own_leader_znode(&self, core: &mut Core, znode: &HeldZnode) {
         let LeadershipState::Acquiring(acquiring) = &self.state else { return };
-        if let Some(data) = self.leader_record(core, &acquiring.appointment, Status::Progress, None) {
+        if let Some(data) = self.leader_record(core, &acquiring.claim, Status::Progress, None) {
             let owner = core.session_id();
             let node = Node { version: znode.version, ..Node::created(data, znode.czxid, owner) };
             core.see_leader_znode(self.slot, Some(&node));
@@ -405,7 +404,7 @@ impl OwnLeadership {
         let znode = self.znode(core, node.czxid, node.version, claimed);
         let is_claimed = |found: &Current| {
             (found.term, found.status) == (claimed, Status::Progress)
-                && found.ballot == acquiring.appointment.ballot
+                && found.ballot == acquiring.claim.ballot
         };
         if found.as_ref().is_some_and(is_claimed) {
             return Ok(AcquireStep::Rereading(znode));
@@ -448,10 +447,10 @@ impl OwnLeadership {
         self.set_step(AcquireStep::Entitled(znode));
         let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let names = core.reading.view.elected.record().is_some_and(|elected| {
-            let named = elected.named(self.slot).is_some_and(|n| n.ballot == acquiring.appointment.ballot);
+            let named = elected.named(self.slot).is_some_and(|n| n.ballot == acquiring.claim.ballot);
             named && elected.term_of(self.slot) == znode.term
         });
-        match core.carries(&acquiring.appointment) {
+        match core.carries(&acquiring.claim) {
             Ok(()) if names => self.adopt_decision(core),
             Ok(()) => {
                 let why = format!("the decision does not name it in term {}", znode.term);
@@ -463,9 +462,9 @@ impl OwnLeadership {
 }
 
 /// Whether the decision names the member already that steps in.
-fn names_successor(elected: &Elected, appointment: &Appointment) -> bool {
-    let named = elected.named(appointment.nomination.slot);
-    matches!(appointment.by, By::Succession(_)) && named.is_some_and(|n| n.ballot == appointment.ballot)
+fn names_successor(elected: &Elected, claim: &Claim) -> bool {
+    let named = elected.named(claim.appointment.slot);
+    matches!(claim.by, By::Succession(_)) && named.is_some_and(|n| n.ballot == claim.ballot)
 }
 
 fn not_written(why: &str) -> StopReason {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Entry, OwnLeadership, state::*};
 use crate::{
     engine::{
-        appointment::{Appointment, moved_away},
+        appointment::{Claim, moved_away},
         core::Core,
         elector::decided::is_removed,
         io::{Action, Level, Node, NoteKind, Outcome, StopReason, ZkOp},
@@ -74,18 +74,18 @@ impl OwnLeadership {
 
     /// Why another member must lead now.
     fn is_moved(&self, core: &Core, held: &HeldLeadership) -> Option<StopReason> {
-        let appointment = &held.appointment;
+        let claim = &held.claim;
         let orphaned = core.session_epoch() != Some(held.epoch);
-        let other_ballot = core.own.ballot.name.as_ref().filter(|ballot| **ballot != appointment.ballot);
+        let other_ballot = core.own.ballot.name.as_ref().filter(|ballot| **ballot != claim.ballot);
         if !orphaned && other_ballot.is_some() {
             return Some(StopReason::BallotLost);
         }
         let elected = core.reading.view.elected.record()?;
-        let slot = appointment.nomination.slot;
-        let mine = elected.named(slot).is_some_and(|n| n.ballot == appointment.ballot);
-        let moved = !mine || elected.term_of(slot) != appointment.nomination.term;
+        let slot = claim.appointment.slot;
+        let mine = elected.named(slot).is_some_and(|n| n.ballot == claim.ballot);
+        let moved = !mine || elected.term_of(slot) != claim.appointment.term;
         if moved && !core.works_on_for(elected) {
-            if is_removed(elected, slot, &appointment.ballot) {
+            if is_removed(elected, slot, &claim.ballot) {
                 return Some(StopReason::Removed(moved_away(elected, slot)));
             }
             return Some(StopReason::NotNamed(moved_away(elected, slot)));
@@ -145,9 +145,9 @@ impl OwnLeadership {
         if core.ops.leader_has(LeaderOp::Repair) {
             return;
         }
-        let Some(version) = self.is_spoiled_in(core, &held.znode, &held.appointment) else { return };
+        let Some(version) = self.is_spoiled_in(core, &held.znode, &held.claim) else { return };
         let status = if held.ready_ms.is_some() { Status::Ready } else { Status::Progress };
-        if let Some(data) = self.leader_record(core, &held.appointment, status, held.ready_ms) {
+        if let Some(data) = self.leader_record(core, &held.claim, status, held.ready_ms) {
             let request = ZnodeWrite::set(core.leader_znode_path(self.slot), data, version);
             core.perform(request, Pending::Leader(LeaderOp::Repair));
         }
@@ -155,19 +155,14 @@ impl OwnLeadership {
 
     /// Whether the own leader znode has another content than it should, and in which version. The cause is a mistake
     /// of an administrator, or a late write of a leader that was removed by force.
-    pub(super) fn is_spoiled_in(
-        &self,
-        core: &Core,
-        znode: &HeldZnode,
-        appointment: &Appointment,
-    ) -> Option<i32> {
+    pub(super) fn is_spoiled_in(&self, core: &Core, znode: &HeldZnode, claim: &Claim) -> Option<i32> {
         let (spoiled, meta) = match self.own_leader_znode(core) {
             Known::Unreadable(_, meta) => (true, meta),
             // It holds only a name, in a foreign format.
             Known::Present(..) if !core.announces() => return None,
             Known::Present(current, meta) => {
-                let term = appointment.nomination.term;
-                (current.ballot != appointment.ballot || current.term != term, meta)
+                let term = claim.appointment.term;
+                (current.ballot != claim.ballot || current.term != term, meta)
             }
             Known::Unread | Known::Absent => return None,
         };
@@ -200,9 +195,9 @@ impl OwnLeadership {
             self.lead(core);
             return know_own_ready(core);
         }
-        let (appointment, znode) = (held.appointment.clone(), held.znode);
+        let (claim, znode) = (held.claim.clone(), held.znode);
         let entry = (!self.announces_alone).then(|| entry(core, held));
-        let Some(data) = self.leader_record(core, &appointment, Status::Ready, Some(core.now.unix_ms)) else {
+        let Some(data) = self.leader_record(core, &claim, Status::Ready, Some(core.now.unix_ms)) else {
             return;
         };
         let mut ready =
@@ -303,9 +298,9 @@ fn until_created(decided_at: u64, free_at: u64, created_at: u64, most: Duration)
 
 /// The entry of a leadership that becomes READY now.
 fn entry(core: &Core, held: &HeldLeadership) -> HistoryEntry {
-    let nomination = &held.appointment.nomination;
-    let (slot, ready_ms) = (nomination.slot, core.now.unix_ms);
-    let elected = core.reading.view.elected.record().filter(|e| e.term_of(slot) == nomination.term);
+    let appointment = &held.claim.appointment;
+    let (slot, ready_ms) = (appointment.slot, core.now.unix_ms);
+    let elected = core.reading.view.elected.record().filter(|e| e.term_of(slot) == appointment.term);
     let decision = elected.and_then(|e| e.given(slot));
     let decided_at = decision.map_or(held.znode.created_ms, |e| e.decided_at_ms);
     let noticed_at = decision.map(|e| e.noticed_at_ms).filter(|at| *at > 0).unwrap_or(decided_at);
@@ -320,15 +315,15 @@ fn entry(core: &Core, held: &HeldLeadership) -> HistoryEntry {
     };
     HistoryEntry {
         v: VERSION,
-        term: nomination.term,
+        term: appointment.term,
         member: core.config.member.member.clone(),
-        ballot: held.appointment.ballot.clone(),
+        ballot: held.claim.ballot.clone(),
         site: core.config.member.site.clone(),
         slot,
         fencing_token: held.fencing_token,
-        cause: nomination.cause,
-        sentence: nomination.sentence.clone().into_owned(),
-        previous: nomination.previous.as_deref().cloned(),
+        cause: appointment.cause,
+        sentence: appointment.sentence.clone().into_owned(),
+        previous: appointment.previous.as_deref().cloned(),
         ready_ms,
         phases,
     }

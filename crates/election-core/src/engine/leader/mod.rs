@@ -19,7 +19,7 @@ mod state;
 mod wishes;
 
 use super::{
-    appointment::{Appointment, By},
+    appointment::{By, Claim},
     core::Core,
     io::{AppEvent, Level, Node, NoteKind, Outcome, StopReason, ZkOp},
     ops::{LeaderOp, Part, Pending},
@@ -205,8 +205,8 @@ impl OwnLeadership {
                 self.slot = slot;
                 self.turn(core, LeadershipState::Cleaning);
             }
-        } else if let Some(appointment) = core.decided_appointment() {
-            self.claim(core, appointment, None);
+        } else if let Some(claim) = core.decided_claim() {
+            self.claim(core, claim, None);
         }
     }
 
@@ -247,29 +247,29 @@ impl OwnLeadership {
     fn leader_record(
         &self,
         core: &mut Core,
-        appointment: &Appointment,
+        claim: &Claim,
         status: Status,
         ready_ms: Option<u64>,
     ) -> Option<Vec<u8>> {
         let path = core.leader_znode_path(self.slot);
         let since_ms = self.held().map_or(core.now.unix_ms, |held| held.znode.created_ms);
         let member = &core.config.member;
-        let data = match appointment.by {
+        let data = match claim.by {
             By::Contest => {
                 let status = match status {
                     Status::Progress => ContenderStatus::Progress,
                     Status::Ready => ContenderStatus::Ready,
                 };
                 let base = core.own.contest.znode.as_ref().map_or(0, |own| own.base);
-                core.config.contender(status, &appointment.ballot, core.granted(), since_ms, ready_ms, base)
+                core.config.contender(status, &claim.ballot, core.granted(), since_ms, ready_ms, base)
             }
             By::Decision | By::Succession(_) | By::FirstDecision => Current {
                 v: VERSION,
                 member: member.member.clone(),
-                ballot: appointment.ballot.clone(),
+                ballot: claim.ballot.clone(),
                 site: member.site.clone(),
-                slot: appointment.nomination.slot,
-                term: appointment.nomination.term,
+                slot: claim.appointment.slot,
+                term: claim.appointment.term,
                 status,
                 endpoint: member.address.clone(),
                 fencing_token: self.held().map(|held| held.fencing_token),

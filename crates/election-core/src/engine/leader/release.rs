@@ -45,7 +45,7 @@ impl OwnLeadership {
             reason: reason.clone(),
             epoch: held.epoch,
             hold,
-            term: held.appointment.nomination.term,
+            term: held.claim.appointment.term,
             token: Some(held.fencing_token),
         });
         self.announce_later = false;

@@ -2,9 +2,9 @@
 
 use super::{OwnLeadership, state::*};
 use crate::engine::{
-    appointment::{Appointment, By},
+    appointment::{By, Claim},
     core::Core,
-    io::{Epoch, Grant, Unrest},
+    io::{EnteredLeadership, Epoch, Unrest},
 };
 
 impl OwnLeadership {
@@ -15,12 +15,12 @@ impl OwnLeadership {
             LeadershipState::Held(held) if held.leads() => held,
             _ => return Err(Unrest::Now("this member is taking over or stepping down")),
         };
-        let Appointment { nomination, ballot, by } = &held.appointment;
+        let Claim { appointment, ballot, by } = &held.claim;
         let names = match by {
-            By::Contest => core.carries(&held.appointment).is_ok(),
+            By::Contest => core.carries(&held.claim).is_ok(),
             By::Decision => core.reading.view.elected.record().is_some_and(|elected| {
-                let named = elected.named(nomination.slot).is_some_and(|named| named.ballot == *ballot);
-                named && elected.term_of(nomination.slot) == nomination.term
+                let named = elected.named(appointment.slot).is_some_and(|named| named.ballot == *ballot);
+                named && elected.term_of(appointment.slot) == appointment.term
             }),
             By::Succession(_) | By::FirstDecision => false,
         };
@@ -33,14 +33,14 @@ impl OwnLeadership {
     }
 
     /// Continues it. Its leader znode is doubted: whether it is still the same is read before anything else.
-    pub(crate) fn resume(&mut self, core: &mut Core, led: HeldLeadership, epoch: Epoch) -> Grant {
+    pub(crate) fn resume(&mut self, core: &mut Core, led: HeldLeadership, epoch: Epoch) -> EnteredLeadership {
         core.has_created(led.znode.czxid);
-        self.slot = led.appointment.nomination.slot;
+        self.slot = led.claim.appointment.slot;
         // Without a lease it stops at the next event.
         let work_until = core.work_until().unwrap_or(core.now.time);
         core.out.told_until = Some(work_until);
-        let grant = led.grant(work_until);
+        let entered = led.entered(work_until);
         self.turn(core, LeadershipState::Held(Box::new(HeldLeadership { epoch, doubted: true, ..led })));
-        grant
+        entered
     }
 }

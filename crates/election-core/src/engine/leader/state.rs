@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
-        appointment::{Appointment, By},
-        io::{Epoch, Grant, StopReason},
+        appointment::{By, Claim},
+        io::{EnteredLeadership, Epoch, StopReason},
         own::{HeldSummary, LeadershipSummary},
     },
     record::{Elected, limits},
@@ -30,7 +30,7 @@ pub(crate) enum LeadershipState {
 /// Named, or stepping in: until the leader znode is held and the application prepared.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Acquiring {
-    pub(super) appointment: Appointment,
+    pub(super) claim: Claim,
     pub(super) prepared: Prepared,
     pub(super) step: AcquireStep,
     /// The version of the decision on which the creation of the leader znode depends.
@@ -92,7 +92,8 @@ impl Hash for Reported {
 /// Leadership that has been entered.
 #[derive(Clone, Debug, Hash, Serialize, Deserialize)]
 pub(crate) struct HeldLeadership {
-    pub(super) appointment: Appointment,
+    #[serde(rename = "appointment")]
+    pub(super) claim: Claim,
     #[serde(with = "limits::token")]
     pub(crate) fencing_token: u64,
     pub(super) znode: HeldZnode,
@@ -177,7 +178,7 @@ pub(crate) enum Stage {
 
 impl Acquiring {
     pub(super) fn term(&self) -> u64 {
-        self.appointment.nomination.term
+        self.claim.appointment.term
     }
 }
 
@@ -187,12 +188,12 @@ impl HeldLeadership {
     }
 
     pub(crate) fn term(&self) -> u64 {
-        self.appointment.nomination.term
+        self.claim.appointment.term
     }
 
-    pub(super) fn grant(&self, work_until: Time) -> Grant {
-        let Appointment { nomination, ballot, .. } = self.appointment.clone();
-        Grant { nomination, ballot, fencing_token: self.fencing_token, work_until }
+    pub(super) fn entered(&self, work_until: Time) -> EnteredLeadership {
+        let Claim { appointment, ballot, .. } = self.claim.clone();
+        EnteredLeadership { appointment, ballot, fencing_token: self.fencing_token, work_until }
     }
 }
 
@@ -229,8 +230,8 @@ impl LeadershipState {
     /// A summary for the other parts of the engine.
     pub(super) fn duty(&self, slot: usize) -> LeadershipSummary {
         let held = self.held().map(|held| HeldSummary {
-            slot: held.appointment.nomination.slot,
-            ballot: held.appointment.ballot.clone(),
+            slot: held.claim.appointment.slot,
+            ballot: held.claim.ballot.clone(),
             created_ms: held.znode.created_ms,
             ready_ms: held.ready_ms,
             leads: held.leads(),
@@ -247,7 +248,7 @@ impl LeadershipState {
 
     /// Whether the first decision is being written with the leader znode.
     fn names_itself(&self) -> bool {
-        matches!(self, Self::Acquiring(acquiring) if acquiring.appointment.by == By::FirstDecision)
+        matches!(self, Self::Acquiring(acquiring) if acquiring.claim.by == By::FirstDecision)
     }
 
     /// Whether this member is about to lead, or leads.

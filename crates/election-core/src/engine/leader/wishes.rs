@@ -53,7 +53,7 @@ impl OwnLeadership {
     /// Adds a remark of the application to the sentence of this leadership, which the history shows.
     pub(super) fn remark(&mut self, remark: &str) {
         if let Some(held) = self.state.held_mut() {
-            let sentence = &mut Arc::make_mut(&mut held.appointment.nomination).sentence;
+            let sentence = &mut Arc::make_mut(&mut held.claim.appointment).sentence;
             let mut both = format!("{sentence}; {remark}");
             shorten(&mut both, 2 * REASON);
             *sentence = both.into();

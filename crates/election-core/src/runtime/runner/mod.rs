@@ -37,7 +37,8 @@ use super::{
     work::Work,
 };
 use crate::engine::{
-    Action, AppEvent, Config, EndReason, Engine, Event, Grant, Level, Note, NoteKind, OpId, Outcome, ZkOp,
+    Action, AppEvent, Config, EndReason, Engine, EnteredLeadership, Event, Level, Note, NoteKind, OpId,
+    Outcome, ZkOp,
 };
 
 /// How long a leaving member waits for ZooKeeper after its work has ended.
@@ -101,7 +102,7 @@ pub(super) enum Joining {
     /// It joins the election.
     Anew,
     /// It continues on a session that it was handed over on, with the leadership that continues.
-    Again(SessionPin, Option<Grant>),
+    Again(SessionPin, Option<EnteredLeadership>),
 }
 
 /// An operation that the engine has requested. An error if ZooKeeper refuses it.
@@ -129,9 +130,9 @@ impl<H: Handler> Runner<H> {
         let mut work = Work::new(handler, events);
         let (pin, fitted) = match joining {
             Joining::Anew => (None, false),
-            Joining::Again(pin, grant) => {
-                if let Some(grant) = grant {
-                    work.resume(grant);
+            Joining::Again(pin, entered) => {
+                if let Some(entered) = entered {
+                    work.resume(entered);
                 }
                 (Some(pin), true)
             }
@@ -382,8 +383,8 @@ impl<H: Handler> Runner<H> {
                 self.lease = Some((keeper, receiver));
             }
             Action::KeepLease(false) => self.lease = None,
-            Action::Prepare(nomination) => self.work.prepare(nomination),
-            Action::TakeOver(grant) => self.work.take_over(grant),
+            Action::Prepare(appointment) => self.work.prepare(appointment),
+            Action::TakeOver(entered) => self.work.take_over(entered),
             Action::Lead => self.work.lead(),
             Action::WorkUntil(until) => self.work.work_until(to_boot(until)),
             Action::Suspend(suspended) => self.work.suspend(suspended),

@@ -246,16 +246,16 @@ impl World {
                 }
                 self.begin(m, Phase::Preparing, Answer::Prepared);
             }
-            Action::TakeOver(grant) => {
-                let token = grant.fencing_token;
+            Action::TakeOver(entered) => {
+                let token = entered.fencing_token;
                 let life = self.members[m].life;
-                let (slot, term) = (grant.nomination.slot, grant.nomination.term);
+                let (slot, term) = (entered.appointment.slot, entered.appointment.term);
                 let past = Arc::make_mut(&mut self.past);
                 let promised = !past.deposed.contains(&token);
                 let fencing = past.fencing.entry(slot).or_default();
                 let fenced = fencing.granted(promised, m, life, token);
                 let led = match setting.recipe {
-                    Kind::Elector => past.appointments.enters(promised, slot, term, &grant.ballot),
+                    Kind::Elector => past.appointments.enters(promised, slot, term, &entered.ballot),
                     // There is no decision.
                     Kind::Queue | Kind::Single => Ok(()),
                 };
@@ -265,7 +265,7 @@ impl World {
                 if let Some(job) = self.job(m) {
                     job.token = Some(token);
                     job.slot = slot;
-                    job.given = Some((term, grant.ballot));
+                    job.given = Some((term, entered.ballot));
                     job.hangs = broken;
                 }
             }

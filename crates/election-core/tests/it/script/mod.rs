@@ -232,7 +232,7 @@ impl Stage {
             Action::KeepLease(false) => "let the lease go".to_owned(),
             Action::Prepare(n) => format!("PREPARE for term {}", n.term),
             Action::TakeOver(g) => {
-                format!("TAKE OVER term {} because of {}", g.nomination.term, g.nomination.cause)
+                format!("TAKE OVER term {} because of {}", g.appointment.term, g.appointment.cause)
             }
             Action::Lead => "LEAD".to_owned(),
             Action::WorkUntil(until) => format!("work until {:.1} s", until.since_origin().as_secs_f64()),

@@ -2,7 +2,7 @@
 
 use election_core::{
     handler::StopReason,
-    internals::{AppEvent, Event, Grant, Time},
+    internals::{AppEvent, EnteredLeadership, Event, Time},
 };
 
 use super::{
@@ -54,28 +54,28 @@ impl Sim {
         }
     }
 
-    pub(super) fn take_over(&mut self, host: usize, grant: &Grant) {
+    pub(super) fn take_over(&mut self, host: usize, entered: &EnteredLeadership) {
         self.summary.leaderships += 1;
         let app = self.settings.app;
         let hangs = self.chance(app.hangs);
         let fails = self.chance(app.take_over_fails);
         let takes = self.rng.u64(1..=app.take_over);
         let claims = self.rng.u64(0..20);
-        let token = grant.fencing_token;
+        let token = entered.fencing_token;
         let life = self.hosts[host].life;
         let Some(job) = self.job(host) else { return };
         job.phase = Phase::TakingOver;
         job.suspended = false;
         job.token = Some(token);
-        let slot = grant.nomination.slot;
+        let slot = entered.appointment.slot;
         job.slot = slot;
-        job.given = Some((grant.nomination.term, grant.ballot.clone()));
+        job.given = Some((entered.appointment.term, entered.ballot.clone()));
         self.summary.other_slots += u64::from(slot > 0);
         let promised = self.settings.exclusive && !self.is_deposed(token);
-        self.know_base(grant);
+        self.know_base(entered);
         let verdict = self.checks.fencing(slot).granted(promised, host, life, token);
         self.require(verdict);
-        let verdict = self.checks.raised.granted(grant.nomination.term, token);
+        let verdict = self.checks.raised.granted(entered.appointment.term, token);
         self.require(verdict);
         self.check_alone(host);
         self.job_later(host, claims, JobDue::Acts);

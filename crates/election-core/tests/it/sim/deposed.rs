@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::internals::{
-    Grant, Node,
+    EnteredLeadership, Node,
     record::{AdminRequest, Elected, MAX_SLOTS},
 };
 
@@ -59,10 +59,10 @@ impl Sim {
     }
 
     /// Without an elector the base is in no decision.
-    pub(super) fn know_base(&mut self, grant: &Grant) {
-        let place = self.zk.get(&self.ballot_path(&grant.ballot)).filter(|_| !self.has_elector());
+    pub(super) fn know_base(&mut self, entered: &EnteredLeadership) {
+        let place = self.zk.get(&self.ballot_path(&entered.ballot)).filter(|_| !self.has_elector());
         let czxid = place.and_then(|place| u64::try_from(place.czxid).ok());
-        self.deposed.bases.extend(czxid.and_then(|czxid| grant.fencing_token.checked_sub(czxid)));
+        self.deposed.bases.extend(czxid.and_then(|czxid| entered.fencing_token.checked_sub(czxid)));
     }
 
     /// Whether the holder of this token may not know yet that it was deposed.

@@ -458,16 +458,16 @@ impl Sim {
         // As it crosses.
         let text = serde_json::to_string(&from).expect("JSON");
         let from = serde_json::from_str(&text).expect("what was written");
-        let (engine, grant) =
+        let (engine, entered) =
             Engine::resume(process.config.clone(), from, client.epoch, now).expect("an elector");
         process.engine = engine;
-        if let Some(grant) = &grant {
-            process.job.work_until = Some(grant.work_until);
+        if let Some(entered) = &entered {
+            process.job.work_until = Some(entered.work_until);
         }
         (process.keeps_lease, process.wake_at) = (false, None);
         client.watched.clear();
         self.summary.upgrades += 1;
-        self.summary.led_on += u64::from(grant.is_some());
+        self.summary.led_on += u64::from(entered.is_some());
         self.trace.line(self.now, || format!("{}: UPGRADED", self.hosts[host].member));
         self.pause(host);
     }
@@ -552,7 +552,7 @@ impl Sim {
                 self.heartbeat_if_due(host);
             }
             Action::Prepare(_) => self.prepare(host),
-            Action::TakeOver(grant) => self.take_over(host, &grant),
+            Action::TakeOver(entered) => self.take_over(host, &entered),
             Action::WorkUntil(until) => self.work_until(host, until),
             Action::Suspend(suspended) => self.suspend(host, suspended),
             Action::Stop(reason) => self.stop(host, &reason),

@@ -14,7 +14,7 @@ use election_core::{
     Election, ElectionConfig, Handler, Leadership, Paths,
     config::{Profile, Recipe},
     errors::Ended,
-    handler::{Failure, Nomination, StopOrder, StopReason},
+    handler::{Appointment, Failure, StopOrder, StopReason},
     internals::record::{Current, RequestKind, RequestState, Target},
     strategy::{Ranking, Round, Strategy},
 };
@@ -259,7 +259,7 @@ impl Clumsy {
 }
 
 impl Handler for Clumsy {
-    async fn prepare(&self, _: &Nomination) -> Result<(), Failure> {
+    async fn prepare(&self, _: &Appointment) -> Result<(), Failure> {
         self.call("prepare");
         Ok(())
     }

@@ -13,7 +13,7 @@ use election_admin::{Observer, Problem, ReadError, Snapshot};
 use election_core::{
     Election, ElectionConfig, Handler, Leadership, Paths,
     config::{Policy, Profile, Recipe, TakeoverLimit},
-    handler::{Failure, Nomination, StopOrder},
+    handler::{Appointment, Failure, StopOrder},
     internals::record::{AdminRequest, FiledRequest, Health, Outgoing, RequestKind, Target},
     status::ElectionStatus,
     strategy::{Ranked, Ranking, Refused, Round, Strategy},
@@ -405,7 +405,7 @@ struct App {
 }
 
 impl Handler for App {
-    async fn prepare(&self, _: &Nomination) -> Result<(), Failure> {
+    async fn prepare(&self, _: &Appointment) -> Result<(), Failure> {
         Ok(())
     }
 

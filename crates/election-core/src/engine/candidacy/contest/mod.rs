@@ -9,7 +9,7 @@
 //!
 //! The contest is this member's candidacy until a znode of its own is the leader znode: in the queue once no
 //! candidate is before it, in the single recipe once the znode has been created. The contest hands that znode to the
-//! [leader's side](crate::engine::leader) as an appointment. From then on everything is as under an elector: prepare, take
+//! [leader's side](crate::engine::leader) as a claim. From then on everything is as under an elector: prepare, take
 //! over, READY, the lease and its end, stopping, and deleting the leader znode after that. When the leader's side is
 //! idle again, the contest starts again with another znode.
 //!

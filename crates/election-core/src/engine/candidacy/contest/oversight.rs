@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use super::{AfterSeek, ContestCandidacy, ContestStep, FIRST_PAUSE};
 use crate::{
     engine::{
-        appointment::{Appointment, By, tokens_raised},
+        appointment::{By, Claim, tokens_raised},
         core::Core,
-        io::{Level, Nomination, NoteKind, StopReason},
+        io::{Appointment, Level, NoteKind, StopReason},
         leader::{OwnLeadership, Stage},
         ops::{Part, Pending},
         recipe::Recipe,
@@ -36,7 +36,7 @@ impl ContestCandidacy {
             (_, true, Some(previous)) => format!("{} has gone, and it was next", previous.member).into(),
             (_, true, None) => "no member is before it in the queue any more".into(),
         };
-        let nomination = Nomination {
+        let appointment = Appointment {
             slot: 0,
             term: own.term(),
             cause: if waited { Cause::LeaderLost } else { Cause::Startup },
@@ -49,8 +49,8 @@ impl ContestCandidacy {
             // Its content is in the view from now on.
             own.node.data = Vec::new();
         }
-        let nomination = nomination.into();
-        leader.claim(core, Appointment { nomination, ballot: own.ballot, by: By::Contest }, None);
+        let appointment = appointment.into();
+        leader.claim(core, Claim { appointment, ballot: own.ballot, by: By::Contest }, None);
     }
 
     /// The leader oversees itself.
