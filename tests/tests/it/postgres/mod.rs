@@ -16,9 +16,8 @@ use stage::{LONG, MEMBERS, Stage};
 /// How often a move is made, unless `POSTGRES_MOVES` is set.
 const MOVES: usize = 2;
 
-/// The WAL of so much time may be missing in a measurement: the keeper's pause, the interval of the command, and the
-/// publication, on a busy machine.
-const UNMEASURED: Duration = Duration::from_secs(4);
+/// The WAL of so much time may be missing in a measurement: the interval of the command, its timeout, and the publication.
+const UNMEASURED: Duration = Duration::from_secs(7);
 
 /// The limit of the example's gate, in bytes.
 const LIMIT: i64 = 1 << 20;
@@ -56,16 +55,6 @@ async fn planned_switchovers_lose_nothing() {
         stage.writes_on().await;
     }
 
-    // A former primary that does not follow yet lacks the newest rows. If it is first in line it declines.
-    let from = same(&leader);
-    stage.fits(other(&leader)).await;
-    stage.kill_keeper(from);
-    stage.cluster.operator().done(&["switchover", "--to", other(&leader), "--wait"]).await;
-    leader = stage.successor_of(&leader).await;
-    let declined = stage.run_script(from, &["before-takeover"]).unwrap_err();
-    assert!(declined.contains("does not continue the newest leadership"), "{declined}");
-    stage.start_keeper(from);
-
     // The last WAL can't arrive: the standby declines, and the former primary leads again.
     let to = other(&leader);
     stage.fits(to).await;
@@ -79,6 +68,8 @@ async fn planned_switchovers_lose_nothing() {
     let log = stage.cluster.worker(to).log_text();
     assert!(log.contains("the former primary's last WAL has not arrived"), "{log}");
     stage.writes_on().await;
+    stage.mend_replication(&again.member);
+    stage.fits(to).await;
     stage.end().await;
 }
 
@@ -152,8 +143,11 @@ async fn a_forced_failover_loses_no_more_than_the_gate_reports() {
         stage.writes_on().await;
     }
     stage.fits(other(&leader)).await;
-    let log = stage.keeper_log(other(&leader));
-    assert!(!log.contains("cloning"), "{log}");
+    for member in MEMBERS {
+        // The second node was cloned at the beginning.
+        let clones = stage.cluster.worker(member).log_text().matches("cloning 127").count();
+        assert_eq!(clones, usize::from(member == "west-1"), "{member} was cloned again");
+    }
     assert_eq!(stage.lost(&leader).len(), 0);
     stage.end().await;
 }
@@ -210,7 +204,7 @@ async fn a_frozen_worker_leaves_no_primary_behind() {
 async fn a_member_that_was_not_synchronous_does_not_lead() {
     let Some(mut stage) = Stage::start(true).await else { return };
     let first = stage.cluster.leader().await.unwrap();
-    stage.kill_keeper("west-1");
+    stage.cut_replication("east-1");
     let count = stage.writers.acks().len();
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     wait_for("a commit that waits", SOON, async || {
@@ -238,7 +232,7 @@ async fn a_member_that_was_not_synchronous_does_not_lead() {
     assert_eq!(stage.lost(&second).len(), 0);
 
     // In the new term commits wait for west-1 again, and it confirms them.
-    stage.start_keeper("west-1");
+    stage.mend_replication("east-1");
     stage.writes_on().await;
     stage.cluster.operator().done(&["maintenance", "west-1", "--off"]).await;
     stage.fits("west-1").await;

@@ -1,16 +1,16 @@
-//! Two nodes of `examples/postgres`: workers, keepers, PostgreSQL, and clients that write.
+//! Two nodes of `examples/postgres`: workers, PostgreSQL, and clients that write.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use e2e::{Cluster, Driver, JOB, Leader, Setup, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, Uid, User};
+use nix::unistd::{Uid, User};
 use toml::Table;
 use zk_testkit::PortReservation;
 
@@ -20,6 +20,9 @@ use super::writer::{Ack, Writers, assert_one_at_a_time, pauses};
 pub const LONG: Duration = Duration::from_secs(100);
 
 pub const MEMBERS: [&str; 2] = ["east-1", "west-1"];
+
+/// Each member has an address of its own, and the same port.
+const ADDRESSES: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
 const PYTHON: &str = "/usr/bin/python3";
 
 /// The two nodes.
@@ -29,16 +32,15 @@ pub struct Stage {
     nodes: BTreeMap<&'static str, Node>,
     is_sync: bool,
     bin: PathBuf,
-    _ports: PortReservation,
+    user: Option<User>,
+    ports: PortReservation,
     dir: tempfile::TempDir,
 }
 
-/// A node's files, and its keeper while it runs.
+/// A node's files.
 struct Node {
     home: PathBuf,
-    port: u16,
     env: Vec<(OsString, OsString)>,
-    keeper: Option<Child>,
 }
 
 /// PostgreSQL's programs and the user that runs them, or why there are none.
@@ -77,8 +79,12 @@ fn setup(lib: &Path, homes: &Path, is_sync: bool, user: Option<&User>) -> Setup 
     if let Some(user) = user {
         job.insert("user".to_owned(), user.name.clone().into());
     }
-    let setup = Setup::new(Driver::Native).workers(&[("east-1", "east"), ("west-1", "west")]).not_started();
-    setup.set("job.orders", job).set("zookeeper.session_timeout", "10s")
+    let mut setup =
+        Setup::new(Driver::Native).workers(&[("east-1", "east"), ("west-1", "west")]).not_started();
+    for (member, address) in MEMBERS.into_iter().zip(ADDRESSES) {
+        setup = setup.set_for(member, "node.address", address);
+    }
+    setup.unset("job.orders.ready").set("job.orders", job).set("zookeeper.session_timeout", "10s")
 }
 
 fn example() -> PathBuf {
@@ -109,9 +115,10 @@ impl Stage {
 
         let setup = setup(&lib, dir.path(), is_sync, user.as_ref());
         let mut cluster = Cluster::of(setup).await;
-        let ports = PortReservation::take(2).unwrap();
+        let ports = PortReservation::take(1).unwrap();
+        let port = ports.ports()[0];
         let mut nodes = BTreeMap::new();
-        for (member, &port) in MEMBERS.into_iter().zip(ports.ports()) {
+        for (member, address) in MEMBERS.into_iter().zip(ADDRESSES) {
             let home = dir.path().join(member);
             fs::create_dir(&home).unwrap();
             fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
@@ -119,21 +126,21 @@ impl Stage {
             let env = [
                 ("PG_HOME", home.display().to_string()),
                 ("PG_BIN", bin.display().to_string()),
-                ("PG_ADDRESS", format!("127.0.0.1:{port}")),
+                ("PG_ADDRESS", format!("{address}:{port}")),
                 ("PG_WORKER", cluster.worker(member).http().to_string()),
                 ("PG_CONF", shared.display().to_string()),
                 ("PG_SYNC", if is_sync { MEMBERS.join(" ") } else { String::new() }),
             ];
             let env: Vec<_> = env.map(|(name, value)| (name.into(), value.into())).into();
             cluster.worker(member).set_env(env.clone());
-            nodes.insert(member, Node { home, port, env, keeper: None });
+            nodes.insert(member, Node { home, env });
         }
-        let writers = Writers::start(ports.ports());
-        let mut stage = Self { cluster, writers, nodes, is_sync, bin, _ports: ports, dir };
+        let writers = Writers::start(ADDRESSES.map(|address| (address, port)));
+        let mut stage = Self { cluster, writers, nodes, is_sync, bin, user, ports, dir };
         stage.run_script("east-1", &["init"]).unwrap();
         let password = stage.nodes["west-1"].home.join("pgpass");
         fs::copy(stage.nodes["east-1"].home.join("pgpass"), &password).unwrap();
-        own(&password, user.as_ref());
+        own(&password, stage.user.as_ref());
         for member in MEMBERS {
             stage.return_of(member);
         }
@@ -148,53 +155,25 @@ impl Stage {
         Some(stage)
     }
 
-    /// Starts the worker and the keeper of a node.
+    /// Starts the worker of a node.
     pub fn return_of(&mut self, member: &'static str) {
         self.cluster.worker(member).start();
-        self.start_keeper(member);
     }
 
-    pub fn start_keeper(&mut self, member: &str) {
-        let log = self.dir.path().join(format!("{member}.keeper.log"));
-        let log = fs::File::options().create(true).append(true).open(log).unwrap();
-        let mut command = self.script(member, "keeper.py");
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        let node = self.node(member);
-        assert!(node.keeper.is_none(), "the keeper of {member} runs");
-        node.keeper = Some(command.spawn().unwrap());
-    }
-
-    /// SIGKILL to the keeper; its standby ends.
-    pub fn kill_keeper(&mut self, member: &str) {
-        let mut keeper = self.node(member).keeper.take().unwrap();
-        keeper.kill().unwrap();
-        keeper.wait().unwrap();
-    }
-
-    /// SIGKILL to the keeper, the worker and its guards, as if the host were lost. PostgreSQL is left to the kernel and to the
-    /// fence.
+    /// SIGKILL to the worker and its guards, as if the host were lost. PostgreSQL is left to the kernel and to the fence.
     pub fn lose(&mut self, member: &str) {
-        self.kill_keeper(member);
         self.cluster.worker(member).kill_with_guards();
     }
 
-    fn node(&mut self, member: &str) -> &mut Node {
-        self.nodes.get_mut(member).unwrap()
-    }
-
-    fn script(&self, member: &str, name: &str) -> Command {
-        let mut command = Command::new(PYTHON);
-        let (mark, value) = self.cluster.tree().mark();
-        command
-            .arg(self.dir.path().join("lib").join(name))
-            .envs(self.nodes[member].env.clone())
-            .env(mark, value);
-        command
-    }
-
-    /// `primary.py` on a node, with the cause of a takeover; its output.
+    /// `pg.py` on a node; its output.
     pub fn run_script(&self, member: &str, arguments: &[&str]) -> Result<String, String> {
-        output(self.script(member, "primary.py").args(arguments).env("DR_CAUSE", "leader-lost"))
+        let mut command = Command::new(self.dir.path().join("lib/pg.py"));
+        let (mark, value) = self.cluster.tree().mark();
+        command.args(arguments).envs(self.nodes[member].env.clone()).env(mark, value);
+        if let Some(user) = &self.user {
+            command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+        }
+        output(&mut command)
     }
 
     /// A statement at a node, by the superuser.
@@ -204,13 +183,20 @@ impl Stage {
         command
             .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-h"])
             .arg(&node.home);
-        output(command.args(["-p", &node.port.to_string(), "-c", statement]))
+        output(command.args(["-p", &self.ports.ports()[0].to_string(), "-c", statement]))
     }
 
     /// No standby can connect to this primary any more; the network and ZooKeeper work.
     pub fn cut_replication(&self, member: &str) {
-        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_replication; ALTER ROLE replicator NOREPLICATION NOLOGIN";
+        // Not by a commit that waits for the standby.
+        let cut = "SET synchronous_commit = local; SELECT pg_terminate_backend(pid) FROM pg_stat_replication;
+            ALTER ROLE replicator NOREPLICATION NOLOGIN";
         self.sql(member, cut).unwrap();
+    }
+
+    pub fn mend_replication(&self, member: &str) {
+        let mend = "SET synchronous_commit = local; ALTER ROLE replicator REPLICATION LOGIN";
+        self.sql(member, mend).unwrap();
     }
 
     /// A measured attribute of a member, as `list` shows it.
@@ -233,11 +219,7 @@ impl Stage {
             let is_sync = !self.is_sync || confirms.as_deref() == Some("0");
             let fits =
                 state.as_deref() == Some("streaming") && lag.is_some_and(|lag| lag < 1 << 20) && is_sync;
-            if fits {
-                Ok(())
-            } else {
-                Err(format!("{state:?}, lag {lag:?}, async {confirms:?}: {}", self.logs()))
-            }
+            if fits { Ok(()) } else { Err(format!("{state:?}, lag {lag:?}, async {confirms:?}")) }
         })
         .await;
     }
@@ -247,7 +229,7 @@ impl Stage {
         let before = self.writers.acks().len();
         wait_for("acknowledged rows", LONG, async || {
             let now = self.writers.acks().len();
-            if now > before + 20 { Ok(()) } else { Err(format!("{} more: {}", now - before, self.logs())) }
+            if now > before + 20 { Ok(()) } else { Err(format!("{} more", now - before)) }
         })
         .await;
     }
@@ -289,17 +271,11 @@ impl Stage {
     }
 
     /// Ends all, and looks back at all that was written.
-    pub async fn end(mut self) {
+    pub async fn end(self) {
         let acks = self.writers.acks();
         assert_one_at_a_time(&acks);
         println!("{} rows; between two primaries none for {:.1?}", acks.len(), pauses(&acks));
         self.writers.no_more();
-        for node in self.nodes.values_mut() {
-            if let Some(mut keeper) = node.keeper.take() {
-                kill(Pid::from_raw(keeper.id().cast_signed()), Signal::SIGTERM).unwrap();
-                assert!(keeper.wait().unwrap().success());
-            }
-        }
         self.cluster.end().await;
         self.writers.end();
         // PostgreSQL's processes overwrite their environment, so the mark does not find all of them.
@@ -307,27 +283,6 @@ impl Stage {
         let here = fs::read_dir("/proc").unwrap().flatten().filter_map(at);
         let left: Vec<_> = here.filter(|cwd| cwd.starts_with(self.dir.path())).collect();
         assert!(left.is_empty(), "servers are left: {left:?}");
-    }
-
-    fn logs(&self) -> String {
-        MEMBERS.map(|member| self.keeper_log(member)).join("\n")
-    }
-
-    /// The end of a keeper's log.
-    pub fn keeper_log(&self, member: &str) -> String {
-        let log = self.dir.path().join(format!("{member}.keeper.log"));
-        let text = fs::read_to_string(log).unwrap_or_default();
-        let lines: Vec<_> = text.lines().collect();
-        format!("---- keeper of {member}\n{}", lines[lines.len().saturating_sub(12)..].join("\n"))
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        if let Some(keeper) = &mut self.keeper {
-            let _ = keeper.kill();
-            let _ = keeper.wait();
-        }
     }
 }
 

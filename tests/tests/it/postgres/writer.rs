@@ -46,12 +46,12 @@ struct Shared {
 }
 
 impl Writers {
-    pub fn start(ports: &[u16]) -> Self {
+    pub fn start(servers: [(&'static str, u16); 2]) -> Self {
         let shared = Arc::new(Shared::default());
         shared.size.store(100, Ordering::Relaxed);
-        let threads = (0..).zip(ports).map(|(node, &port)| {
+        let threads = (0..).zip(servers).map(|(node, server)| {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.write(node, port))
+            thread::spawn(move || shared.write(node, server))
         });
         Self { threads: threads.collect(), shared }
     }
@@ -89,11 +89,11 @@ impl Writers {
 }
 
 impl Shared {
-    fn write(&self, node: i32, port: u16) {
+    fn write(&self, node: i32, server: (&str, u16)) {
         let mut number = 0;
         while !self.is_over.load(Ordering::Relaxed) {
             // A standby refuses the row, a server that is down the connection.
-            if let Ok(mut client) = connect(port) {
+            if let Ok(mut client) = connect(server) {
                 let _ = self.write_with(&mut client, node, &mut number);
             }
             thread::sleep(RETRY);
@@ -121,9 +121,9 @@ impl Shared {
     }
 }
 
-fn connect(port: u16) -> Result<Client, postgres::Error> {
+fn connect((address, port): (&str, u16)) -> Result<Client, postgres::Error> {
     let mut config = Config::new();
-    config.host("127.0.0.1").port(port).user("writer").password("writer").dbname("postgres");
+    config.host(address).port(port).user("writer").password("writer").dbname("postgres");
     config.connect_timeout(Duration::from_secs(2)).connect(NoTls)
 }
 
