@@ -11,7 +11,7 @@
 //! that of the lease by the stop timeouts of those that end later, so the order holds while the worker is frozen too. If the
 //! worker is gone, each guard ends its process at once.
 
-use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{io, iter::zip, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use boot_time::{BootTime, sleep_until};
 use futures_util::future::{join_all, select_all};
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     guards::Guards,
-    handover::{Ask, HandedRun, ProgramState, RunState},
+    handover::{Ask, HandedProcess, HandedRun, RunState},
     lease::WorkTime,
     lineup::{Doing, Lineup, Step, share},
     restart::{AfterEnd, RestartHistory, RestartState},
@@ -177,26 +177,27 @@ impl GroupSupervisor {
     pub(super) fn adopt(
         task: RunTask,
         guards: Guards,
-        RunState { restarts, programs }: RunState,
+        RunState { restarts, processes, .. }: RunState,
         descriptors: Vec<[OwnedFd; 2]>,
     ) -> io::Result<GroupSupervisor> {
         let others = || io::Error::other("the job has other processes than those that were handed over");
         let mut group = GroupSupervisor::new(task, guards);
         group.restarts = restarts.into();
-        let own = group.job.processes.iter().map(|process| &process.program.name);
-        if !own.eq(programs.iter().map(|program| &program.name)) {
+        let own = group.job.processes.iter().map(|process| &process.name);
+        if !own.eq(processes.iter().map(|process| &process.name)) {
             return Err(others());
         }
         let mut descriptors = descriptors.into_iter();
-        for (at, handed) in programs.into_iter().enumerate() {
+        for (at, handed) in processes.into_iter().enumerate() {
             let (Some(program), Some(time)) = (program(&group.job, at), group.time_of(at)) else { continue };
             let Some(member) = group.members.get_mut(at) else { continue };
-            if handed.guarded.is_none() {
+            if handed.program.is_none() {
                 let is_done = handed.is_done;
                 member.status = ProcessStatus { is_done, ..ProcessStatus::in_state(ProcessState::Exited) };
                 continue;
             }
-            let state = RunState { restarts: RestartState::default(), programs: vec![handed] };
+            let restarts = RestartState::default();
+            let state = RunState { program: handed.program, restarts, processes: Vec::new() };
             let status =
                 ProcessStatus { pid: state.main(), ..ProcessStatus::in_state(ProcessState::Running) };
             let (run, task, outcome) = JobRun::connect(program, time, status.clone());
@@ -391,29 +392,28 @@ impl GroupSupervisor {
             if !self.lineup.wants_all() {
                 return Err(format!("its processes are {}", self.state()));
             }
-            let each = self.members.iter().enumerate().map(|(at, member)| async move {
-                let name = program(&self.job, at).map(|program| program.name).unwrap_or_default();
+            let each = self.members.iter().map(|member| async move {
                 match &member.run {
                     Some(running) if member.status.state != ProcessState::Exited => {
                         let handed = running.run.hand_over().await;
-                        handed.map_err(|why| format!("process {}: {why}", member.name))
+                        handed.map(Some).map_err(|why| format!("process {}: {why}", member.name))
                     }
-                    _ if member.doing() == Doing::Serving => {
-                        let is_done = member.status.is_done;
-                        let programs = vec![ProgramState { name, guarded: None, is_done }];
-                        let state = RunState { restarts: RestartState::default(), programs };
-                        Ok(HandedRun { state, descriptors: Vec::new(), held: Vec::new() })
-                    }
+                    _ if member.doing() == Doing::Serving => Ok(None),
                     _ => Err(format!("process {} is {}", member.name, member.status.state)),
                 }
             });
-            let state = RunState { restarts: (&self.restarts).into(), programs: Vec::new() };
+            let (restarts, processes) = ((&self.restarts).into(), Vec::new());
+            let state = RunState { program: None, restarts, processes };
             let mut all = HandedRun { state, descriptors: Vec::new(), held: Vec::new() };
-            for handed in join_all(each).await {
-                let HandedRun { state, descriptors, held } = handed?;
-                all.state.programs.extend(state.programs);
-                all.descriptors.extend(descriptors);
-                all.held.extend(held);
+            for (member, handed) in zip(&self.members, join_all(each).await) {
+                let (name, is_done) = (member.name.clone(), member.status.is_done);
+                let mut program = None;
+                if let Some(HandedRun { state, descriptors, held }) = handed? {
+                    program = state.program;
+                    all.descriptors.extend(descriptors);
+                    all.held.extend(held);
+                }
+                all.state.processes.push(HandedProcess { name, program, is_done });
             }
             Ok(all)
         };

@@ -18,24 +18,37 @@ pub(super) const HELD_FOR: Duration = Duration::from_secs(1);
 /// A run of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunState {
+    /// Of a job that is one program.
+    #[serde(flatten)]
+    pub(super) program: Option<ProgramState>,
     pub(super) restarts: RestartState,
-    pub(super) programs: Vec<ProgramState>,
+    /// Of a job that consists of several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) processes: Vec<HandedProcess>,
 }
 
-/// One program of a job.
+/// A program that runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ProgramState {
-    /// The name of its job.
+    pub(super) guard: GuardState,
+    pub(super) output: OutputState,
+}
+
+/// One of several processes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct HandedProcess {
+    /// Its name in the job.
     pub(super) name: String,
     /// `None`: it has ended, and stays down.
-    pub(super) guarded: Option<(GuardState, OutputState)>,
+    pub(super) program: Option<ProgramState>,
     /// As in its status.
     pub(super) is_done: bool,
 }
 
 impl RunState {
     fn guarded(&self) -> impl Iterator<Item = &GuardState> {
-        self.programs.iter().filter_map(|program| Some(&program.guarded.as_ref()?.0))
+        let processes = self.processes.iter().filter_map(|process| process.program.as_ref());
+        self.program.iter().chain(processes).map(|program| &program.guard)
     }
 
     /// The process ids of its guards.

@@ -187,12 +187,11 @@ impl Supervisor {
     pub(super) fn adopt(
         task: RunTask,
         guards: Guards,
-        RunState { restarts, programs }: RunState,
+        RunState { program, restarts, .. }: RunState,
         descriptors: Vec<[OwnedFd; 2]>,
     ) -> io::Result<Supervisor> {
-        let guarded = <[ProgramState; 1]>::try_from(programs).ok().and_then(|[program]| program.guarded);
         let descriptors = <[[OwnedFd; 2]; 1]>::try_from(descriptors).ok();
-        let Some(((guard, output), [[socket, pipe]])) = guarded.zip(descriptors) else {
+        let Some((ProgramState { guard, output }, [[socket, pipe]])) = program.zip(descriptors) else {
             return Err(io::Error::other("it is not the run of one program"));
         };
         let guarded = Guarded::adopt(&guards, guard, socket)?;

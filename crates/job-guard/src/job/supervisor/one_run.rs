@@ -498,9 +498,8 @@ impl Supervisor {
             let copying = run.copying.as_ref().filter(|_| is_at_rest).ok_or_else(|| self.no_handover())?;
             let output = copying.hand_over().await?;
             let (guard, socket) = guarded.hand_over()?;
-            let name = self.job.name.clone();
-            let program = ProgramState { name, guarded: Some((guard, output.state)), is_done: false };
-            let state = RunState { restarts: self.machine.restart_state(), programs: vec![program] };
+            let program = Some(ProgramState { guard, output: output.state });
+            let state = RunState { program, restarts: self.machine.restart_state(), processes: Vec::new() };
             let descriptors = vec![[socket, output.pipe]];
             Ok(HandedRun { state, descriptors, held: vec![held, output.held] })
         };
