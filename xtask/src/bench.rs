@@ -5,14 +5,20 @@ use std::process::ExitCode;
 use anyhow::bail;
 
 use crate::cargo::{self, CargoTarget, cargo};
-use crate::packages;
+use crate::{bench_postgres, packages};
+
+/// A benchmark that is no target of cargo. Only by its name: it takes long.
+const POSTGRES: &str = "postgres";
 
 pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<ExitCode> {
+    if name == Some(POSTGRES) {
+        return bench_postgres::run(args).await;
+    }
     let targets = cargo::targets()?;
     let benches: Vec<_> = targets.iter().filter_map(|target| Some((benchmark(target)?, target))).collect();
     let chosen: Vec<_> = benches.iter().filter(|(its, _)| name.is_none_or(|name| *its == name)).collect();
     if chosen.is_empty() {
-        let mut known: Vec<&str> = benches.iter().map(|(name, _)| *name).collect();
+        let mut known: Vec<&str> = benches.iter().map(|(name, _)| *name).chain([POSTGRES]).collect();
         known.sort_unstable();
         match (name, known.is_empty()) {
             (_, true) => bail!("this workspace has no benchmark"),

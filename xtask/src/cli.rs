@@ -49,6 +49,10 @@ pub(crate) enum Chore {
     #[command(subcommand)]
     Ensemble(EnsembleChore),
     /// Run a benchmark, or all of them.
+    ///
+    /// `postgres` runs only by its name: it compares failovers of PostgreSQL under Patroni and dr-worker. It needs root, `ip`,
+    /// PostgreSQL and pip, and installs Patroni from PyPI into a temporary directory. `--rounds N` are the rounds of each
+    /// event, `--sync` has commits wait for the standby, `--worker FILE` is a program that is built already.
     Bench(BenchArgs),
     /// Print the number of crates that each library needs.
     BuildFigures(BuildFiguresArgs),

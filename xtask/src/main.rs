@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod architecture;
 mod bench;
+mod bench_postgres;
 mod build_figures;
 mod cargo;
 mod chaos;
