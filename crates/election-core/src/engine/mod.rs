@@ -195,8 +195,8 @@ impl Engine {
         self.advance();
     }
 
-    /// Takes over new settings, and decides by them from now on: the policy, the strategy, and this member's attributes,
-    /// priority, fingerprint and overlay. Call [`Engine::poll_action`] afterwards until it returns nothing.
+    /// Takes over new settings, and decides by them from now on: the policy, the strategy, and this member's addresses,
+    /// attributes, priority, fingerprint and overlay. Call [`Engine::poll_action`] afterwards until it returns nothing.
     ///
     /// The rest stays as it was: who this member is, the recipe, and [`Policy::slots`] and [`Policy::on_pause`], which a
     /// leadership that is under way relies on.
@@ -212,6 +212,7 @@ impl Engine {
             *known = strategy;
         }
         let (member, given) = (Arc::make_mut(&mut known.member), Arc::unwrap_or_clone(config.member));
+        (member.address, member.http) = (given.address, given.http);
         member.attributes = given.attributes;
         member.priority = given.priority;
         member.policy = given.policy;

@@ -73,6 +73,28 @@ impl ElectionConfig {
         self
     }
 
+    /// How others can connect to this node.
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        Arc::make_mut(&mut self.engine.member).address = Some(address.into());
+        self
+    }
+
+    /// Higher is preferred, 1 if it is not set; 0 or less never leads unless an operator names it. Recipe `elector`.
+    pub fn priority(mut self, priority: i64) -> Self {
+        Arc::make_mut(&mut self.engine.member).priority = priority;
+        self
+    }
+
+    /// Free attributes for policies.
+    pub fn attributes<N: Into<String>, V: Into<String>>(
+        mut self,
+        attributes: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let attributes = attributes.into_iter().map(|(name, value)| (name.into(), value.into()));
+        Arc::make_mut(&mut self.engine.member).attributes = attributes.collect();
+        self
+    }
+
     /// How the election behaves. Elections with the same policy can share it.
     pub fn policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
         self.engine.policy = policy.into();

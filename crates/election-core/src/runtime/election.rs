@@ -237,7 +237,7 @@ impl Election {
     }
 
     /// Takes over new settings without leaving: the policy, the strategy of the recipe `elector`, and this member's
-    /// attributes, priority, policy fingerprint and overlay. The rest of `config` has no effect: who this member is, the recipe,
+    /// addresses, attributes, priority, policy fingerprint and overlay. The rest of `config` has no effect: who this member is, the recipe,
     /// [`Policy::slots`](crate::engine::Policy::slots) and [`Policy::on_pause`](crate::engine::Policy::on_pause) need another
     /// [`join`](Self::join).
     ///
