@@ -30,6 +30,11 @@ pub(super) fn effect(steps: &[String]) -> Effect {
     find(&KEYS, steps).and_then(|found| found.effect).unwrap_or(Effect::WorkerRestart)
 }
 
+/// Why a change of this key needs a restart of the worker; empty if nothing is declared.
+fn reason(key: &str) -> &'static str {
+    find(&KEYS, &steps(key)).filter(|found| !found.is_table).map_or("", |found| found.reason)
+}
+
 /// A key whose value has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeyChange {
@@ -62,7 +67,11 @@ impl fmt::Display for KeyChange {
             }
             (Effect::JobRestart, None) => write!(f, "{key}: applies at the next start of the job"),
             (Effect::WorkerRestart, _) => {
-                write!(f, "{key}: needs `dr-worker upgrade` or a restart of the worker")
+                write!(f, "{key}: needs `dr-worker upgrade` or a restart of the worker")?;
+                match reason(key) {
+                    "" => Ok(()),
+                    reason => write!(f, ": {reason}"),
+                }
             }
         }
     }

@@ -13,7 +13,7 @@ use super::{
     policy::PolicyConfig,
     reader::Section,
     spec::JobSpec,
-    table::{flat, nested, table, value},
+    table::{UNDER_WAY, flat, nested, table, value},
 };
 
 table! {
@@ -23,9 +23,9 @@ table! {
         /// How the leader is found: "elector" (by the policy), "queue" (the member that has waited longest)
         /// or "single" (the fastest member).
         /// Only "elector" has policies and switchovers. All workers of a job must use the same.
-        pub recipe: Recipe = Recipe::Elector => value().worker();
+        pub recipe: Recipe = Recipe::Elector => value().worker("members with different recipes could both lead");
         /// Whether the job's resource refuses fencing tokens older than the newest it has seen. The ledger's stores do.
-        pub fenced: bool = false => value().worker().set("true");
+        pub fenced: bool = false => value().worker(UNDER_WAY).set("true");
         /// Load of the job on the node that leads it, for the stage "capacity".
         pub load: u32 = DEFAULT_LOAD => value().applied().overlay(Reach::Safe).within(0..=MAX_LOAD);
         /// The program, its hooks and its checks.

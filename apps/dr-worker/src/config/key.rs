@@ -39,7 +39,9 @@ impl Key {
 
     /// The same with these terms where it has none of its own.
     pub(super) fn under(mut self, terms: &Terms) -> Self {
-        self.terms.effect = self.terms.effect.or(terms.effect);
+        if self.terms.effect.is_none() {
+            (self.terms.effect, self.terms.reason) = (terms.effect, terms.reason);
+        }
         self.terms.reach = self.terms.reach.or(terms.reach);
         if self.terms.kinds.is_empty() {
             self.terms.kinds = terms.kinds;
@@ -110,6 +112,8 @@ pub(super) enum Of {
 pub(super) struct Terms {
     /// What a change takes; `None`: as for the table that it is in.
     pub(super) effect: Option<Effect>,
+    /// Why a change takes a restart of the worker, if it does.
+    pub(super) reason: &'static str,
     /// What an overlay may do; `None`: as for the table that it is in.
     pub(super) reach: Option<Reach>,
     /// The kinds of its table that have it; empty: all.
@@ -151,6 +155,7 @@ pub(super) enum Reach {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FoundKey {
     pub(super) effect: Option<Effect>,
+    pub(super) reason: &'static str,
     pub(super) reach: Reach,
     /// Whether there are declared keys below it.
     pub(super) is_table: bool,
@@ -158,12 +163,14 @@ pub(super) struct FoundKey {
 
 /// Looks a key up, by the names in it. What is below a value belongs to it.
 pub(super) fn find(keys: &[Key], steps: &[String]) -> Option<FoundKey> {
-    let mut found = FoundKey { effect: None, reach: Reach::Program, is_table: true };
+    let mut found = FoundKey { effect: None, reason: "", reach: Reach::Program, is_table: true };
     let mut inside = keys;
     for step in steps {
         let named = inside.iter().find(|key| key.name == step);
         let key = named.or_else(|| inside.iter().find(|key| key.name == ANY))?;
-        found.effect = key.terms.effect.or(found.effect);
+        if key.terms.effect.is_some() {
+            (found.effect, found.reason) = (key.terms.effect, key.terms.reason);
+        }
         found.reach = key.terms.reach.unwrap_or(found.reach);
         match &key.of {
             Of::Table { keys, .. } => inside = keys,

@@ -118,20 +118,20 @@ table! {
         /// This worker.
         pub node: NodeConfig = NodeConfig::default() => nested();
         /// The ensemble and the connection to it.
-        pub zookeeper: ZooKeeperConfig = ZooKeeperConfig::default() => nested().worker();
+        pub zookeeper: ZooKeeperConfig = ZooKeeperConfig::default() => nested().worker("the session was opened with it");
         /// The HTTP endpoints of the worker.
-        pub http: HttpConfig = HttpConfig::default() => nested().worker();
+        pub http: HttpConfig = HttpConfig::default() => nested().applied();
         /// The worker's log. Its format: --log-format text|json, or DR_LOG_FORMAT.
-        pub log: LogConfig = LogConfig::default() => nested().worker();
+        pub log: LogConfig = LogConfig::default() => nested().worker("the log is open; SIGUSR2 opens its file again");
         /// Measurement of round trips, where a policy uses them (docs/policies.md).
         pub probes: ProbesConfig = ProbesConfig::default() => nested().applied();
         /// How leaderships are spread over the nodes, for jobs with policy.balance.
         /// The share of a node is its attribute `weight`: default "1"; "0" leads nothing.
         pub balance: BalanceConfig = BalanceConfig::default() => nested().applied();
         /// Notifications of changes of leaders, of failures and of holds. One worker sends; see docs/notifications.md.
-        pub notify: NotifyConfig = NotifyConfig::default() => nested().worker();
+        pub notify: NotifyConfig = NotifyConfig::default() => nested().applied();
         /// A watchdog device resets this machine if worker and guard can't end a job before its lease ends. See docs/install.md.
-        pub watchdog: WatchdogConfig = WatchdogConfig::default() => nested().worker();
+        pub watchdog: WatchdogConfig = WatchdogConfig::default() => nested().worker("the device resets this machine if what opened it lets it go");
         /// Drills: practised failovers. See docs/drills.md.
         pub drill: DrillConfig = DrillConfig::default() => nested().applied();
         /// Where leadership should be, and when it moves. [job.NAME.policy] has the same keys and overrides these.

@@ -16,6 +16,9 @@ use super::{
     table::{derived, nested_as, required, table, value},
 };
 
+/// Why the keys of a member's identity need a restart.
+const IDENTITY: &str = "other members know this one by it";
+
 table! {
     /// `[node]`: this worker.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,17 +26,17 @@ table! {
         /// Unique id of this worker: at most 128 letters (A to z), digits, '.', '_' and '-', not beginning with '.' or '-'; so are
         /// the names of sites and jobs. A second worker with the same id exits with code 75 while the first one lives. Default:
         /// the host name.
-        pub id: MemberId = MemberId::new("unset").expect("it is a name") => derived().worker().example("\"east-1\"");
+        pub id: MemberId = MemberId::new("unset").expect("it is a name") => derived().worker(IDENTITY).example("\"east-1\"");
         /// Site of this worker. See east.toml and west.toml.
         pub site: SiteId = SiteId::new("unset").expect("it is a name") => required(
             "the name of this node's site, such as \"east\""
-        ).worker().example("\"east\"");
+        ).worker(IDENTITY).example("\"east\"");
         /// Address of this node for other nodes; shown by `list`. Default: the host name.
-        pub address: String = "127.0.0.1".to_owned() => derived().worker().example("\"10.0.0.1\"").check(|address: &String| {
+        pub address: String = "127.0.0.1".to_owned() => derived().worker(IDENTITY).example("\"10.0.0.1\"").check(|address: &String| {
             (!is_host(address)).then(|| format!("{address:?} is not the name or address of a host"))
         });
         /// Directory for locks and the records of running jobs. It must be on a local disk.
-        pub state_dir: PathBuf = "/var/lib/dr-worker".into() => value().worker();
+        pub state_dir: PathBuf = "/var/lib/dr-worker".into() => value().worker("it has the lock and the records of what runs");
         /// Tie-breaker between members that are equal otherwise: the higher value leads. A member with 0 or less leads only when
         /// an operator names it.
         pub priority: i64 = 1 => value().applied();

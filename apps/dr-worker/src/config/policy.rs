@@ -17,7 +17,7 @@ use super::{
     parse::{DAY, MILLISECOND, Parse, SECOND, Words},
     reader::Section,
     spec::FROZEN_BUDGET,
-    table::{Leaf, Rule, Table, nested, optional, table, value},
+    table::{Leaf, Rule, Table, UNDER_WAY, nested, optional, table, value},
 };
 
 /// `[policy]`, or `[job.NAME.policy]` over it: where leadership should be, and when it moves.
@@ -83,7 +83,7 @@ table! {
         /// Without ZooKeeper: "stop" ends the job before its lease does, so at most one leads; "freeze" stops its processes at
         /// once (as SIGSTOP does) until the leadership is confirmed, and kills them before the lease ends; "keep" leads on, so two
         /// may lead: only where the resource checks fencing tokens. See docs/processes.md.
-        on_pause: OnPause => value().worker().any_recipe();
+        on_pause: OnPause => value().worker(UNDER_WAY).any_recipe();
         /// Timeout of a takeover, from the creation of the leader znode to ready. Then the member is excluded.
         takeover_timeout: Duration => value().within(SECOND..=DAY).any_recipe();
         /// How long the former leader may take to stop before this is reported. A job's planned_stop_timeout, as far as it
@@ -103,13 +103,13 @@ table! {
         max_site_failures: SiteFailureLimit => nested();
         /// Replace a leader that most other members can't reach before its session ends. Only for fenced jobs: two may act for a
         /// moment. It needs three members in more than one site that reach each other at http.listen.
-        fast_failover: bool => value().worker();
+        fast_failover: bool => value().worker(UNDER_WAY);
         // With less a busy machine would suspect all members.
         /// How long a member must be unreachable to be suspected. Each member probes each other one four times in it. A worker
         /// whose ZooKeeper server is silent for that long moves its session to another one.
-        suspect_after: Duration => value().within(100 * MILLISECOND..=DAY).worker();
+        suspect_after: Duration => value().within(100 * MILLISECOND..=DAY).worker("the session leaves silent servers by it");
         /// How many members lead at once, each in a slot of its own; the others are spares. 1 to 16.
-        slots: usize => value().worker().any_recipe();
+        slots: usize => value().worker(UNDER_WAY).any_recipe();
     }
 }
 
@@ -176,7 +176,7 @@ fn ranking() -> Rule<Leaf<Value, true>> {
 table! {
     struct Balance {
         /// Move leadership between equally good members for even shares of all jobs; see [balance].
-        balance: bool = false => value().worker();
+        balance: bool = false => value().worker("the balancer's election is joined at the start");
     }
 }
 

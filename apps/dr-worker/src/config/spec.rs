@@ -119,7 +119,7 @@ table! {
         pub hooks: Hooks = Hooks::default() => nested().applied();
         /// Commands that fence a former leader which did not leave cleanly, in this order, before the job starts. All must succeed
         /// within their timeouts, and within policy.takeover_timeout together. See docs/fencing.md.
-        pub fence: Option<Fence> = None => optional_nested(Fence::default()).worker();
+        pub fence: Option<Fence> = None => optional_nested(Fence::default()).worker("what fences this member is announced when it joins");
         /// Program on every member that prints attributes for the stages "score" and "limit": lines name=value, or one JSON
         /// object.
         pub measure: Option<Measure> = None => optional_nested(Measure::default()).applied();
@@ -134,7 +134,7 @@ table! {
             "that this member is fit to lead"
         ).example("{ kind = \"exec\", command = [\"/usr/bin/replica-status\", \"--healthy\"], failures = 3 }");
         /// Program on every member that does not lead, which is promoted where it leads. See docs/standbys.md.
-        pub standby: Option<StandbySpec> = None => optional_nested(StandbySpec::default()).worker();
+        pub standby: Option<StandbySpec> = None => optional_nested(StandbySpec::default()).worker("a standby is supervised from the start of the worker");
         /// Other jobs that must be READY first: this job's program starts while each of them has a READY leader, on any member,
         /// and stops before one of them stops as planned. See docs/policies.md, "Other jobs".
         pub after: Vec<String> = Vec::new() => value().applied().check(|jobs: &Vec<String>| listed_twice(jobs));

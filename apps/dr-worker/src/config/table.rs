@@ -104,6 +104,9 @@ pub(super) trait ConfigField<T> {
     fn describe(self, key: (&'static str, &'static str), value: &T, keys: &mut Vec<Key>);
 }
 
+/// Why some keys of a job need a restart of the worker.
+pub(super) const UNDER_WAY: &str = "a leadership that is under way relies on it";
+
 /// All that is declared of a key besides name, type, default and sentence.
 pub(super) struct Rule<F> {
     terms: Terms,
@@ -127,10 +130,10 @@ impl<F> Rule<F> {
         self
     }
 
-    /// A changed value needs a restart of the worker: it is who this member is, its session, or what a leadership that is
-    /// under way relies on.
-    pub(super) fn worker(mut self) -> Self {
+    /// A changed value needs a restart of the worker, for this reason.
+    pub(super) fn worker(mut self, reason: &'static str) -> Self {
         self.terms.effect = Some(Effect::WorkerRestart);
+        self.terms.reason = reason;
         self
     }
 

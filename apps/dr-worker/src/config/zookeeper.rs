@@ -26,9 +26,9 @@ table! {
         /// with two sites, the loss of the site that holds the majority stops all decisions.
         pub connect: String = String::new() => required(
             "the ensemble's servers, such as \"zk1:2181,zk2:2181,zk3:2181\""
-        ).set("\"127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183\"").check(|connect: &String| wrong_host(connect));
+        ).applied().set("\"127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183\"").check(|connect: &String| wrong_host(connect));
         /// The servers of `connect` to be used first: those of the own site. Set it in the site's file.
-        pub prefer: String = String::new() => derived().example("\"127.0.0.1:2181\"").check(|prefer: &String| wrong_host(prefer));
+        pub prefer: String = String::new() => derived().applied().example("\"127.0.0.1:2181\"").check(|prefer: &String| wrong_host(prefer));
         /// The servers of each site, written as in `connect`. `dr-worker doctor` and `dr-worker drill check` report whether the
         /// loss of a site loses the majority. A site that has servers but no workers needs a name too.
         pub sites: BTreeMap<String, Vec<String>> = BTreeMap::new() => value().applied().example(
@@ -40,7 +40,7 @@ table! {
             "[\"127.0.0.1:8080\", \"127.0.0.1:8081\", \"127.0.0.1:8082\"]"
         );
         /// Parent znode of all elections: /dr/orders, ...
-        pub root: String = "/dr".to_owned() => value().check(|root: &String| {
+        pub root: String = "/dr".to_owned() => value().worker("the elections of this worker are there").check(|root: &String| {
             election_core::Paths::new(root, "x").err().map(|wrong| wrong.to_string())
         });
         // Below 1.5 s a session cannot be kept over one lost packet's repetition.
@@ -65,7 +65,7 @@ table! {
         /// znodes. "safe": the policy, load, restart, exit_codes.not_here, stop_timeout, planned_stop_timeout and limits of a job;
         /// "all": also exit_codes.stay_down, and what makes the node run a program, such as command, env, hooks and checks; "off":
         /// nothing. See docs/configuration.md.
-        pub overlay: Overlays = Overlays::Safe => value();
+        pub overlay: Overlays = Overlays::Safe => value().worker("overlays are followed from the start");
     }
     check ZooKeeperConfig::check;
 }

@@ -29,8 +29,8 @@ pub(super) type Certificates = watch::Receiver<Arc<Tls>>;
 /// Reads the files again and again.
 pub(super) struct CertificateKeeper {
     config: Arc<Config>,
-    /// Of the contents that are in use.
-    digest: u64,
+    /// Of the contents that are in use, and whether this worker shows its certificate to others.
+    used: (u64, bool),
     sender: watch::Sender<Arc<Tls>>,
     /// Why the contents of the files are not in use.
     problem: Option<Unusable>,
@@ -46,12 +46,12 @@ pub(super) struct CertificateKeeper {
 pub(super) fn load(config: &Config) -> Result<(CertificateKeeper, Certificates), Error> {
     let wrong = |Unusable { key, fault }| Error::on_host(key, fault);
     let contents = Contents::read(&config.http.tls).map_err(wrong)?;
-    let digest = contents.digest();
+    let used = (contents.digest(), config.http.presents());
     let tls = contents.load(config.http.presents()).map_err(wrong)?;
     let (sender, certificates) = watch::channel(Arc::new(tls));
     let keeper = CertificateKeeper {
         config: Arc::new(config.clone()),
-        digest,
+        used,
         sender,
         problem: None,
         warned: None,
@@ -61,37 +61,39 @@ pub(super) fn load(config: &Config) -> Result<(CertificateKeeper, Certificates),
 }
 
 impl CertificateKeeper {
-    /// Until it is dropped.
-    pub(super) async fn keep(mut self) {
-        let has_authorities = self.config.notify.webhooks.values().any(|webhook| webhook.ca_file.is_some());
-        if self.config.http.tls == Default::default()
-            && self.config.zookeeper.tls.is_none()
-            && !has_authorities
-        {
-            return;
-        }
-        if self.config.http.has_tls() {
-            counter!("dr_tls_handshakes_failed_total").absolute(0);
-        }
+    /// Until it is dropped, by the configuration in force.
+    pub(super) async fn keep(mut self, mut in_force: watch::Receiver<Arc<Config>>) {
         loop {
+            if self.config.http.has_tls() {
+                counter!("dr_tls_handshakes_failed_total").absolute(0);
+            }
             let config = Arc::clone(&self.config);
             if let Ok(found) = spawn_blocking(move || config.expiries_of_others()).await {
                 self.of_others = found;
             }
             self.publish();
             self.warn();
-            sleep(LOOK).await;
+            tokio::select! {
+                () = sleep(LOOK), if self.has_files() => {}
+                changed = in_force.changed() => if changed.is_err() { return },
+            }
+            self.config = Arc::clone(&in_force.borrow_and_update());
             self.look().await;
         }
     }
 
+    fn has_files(&self) -> bool {
+        self.config.http.tls != Default::default()
+            || self.config.zookeeper.tls.is_some()
+            || self.config.notify.webhooks.values().any(|webhook| webhook.ca_file.is_some())
+    }
+
     async fn look(&mut self) {
-        let (files, presents, digest) =
-            (self.config.http.tls.clone(), self.config.http.presents(), self.digest);
+        let (files, presents, used) = (self.config.http.tls.clone(), self.config.http.presents(), self.used);
         let read = spawn_blocking(move || {
             let contents = Contents::read(&files)?;
-            let found = contents.digest();
-            Ok((found, (found != digest).then(|| contents.load(presents)).transpose()?))
+            let found = (contents.digest(), presents);
+            Ok((found, (found != used).then(|| contents.load(presents)).transpose()?))
         });
         let Ok(read) = read.await else { return };
         match read {
@@ -100,8 +102,8 @@ impl CertificateKeeper {
                     tracing::info!("the files of http.tls are again those in use");
                 }
             }
-            Ok((digest, Some(tls))) => {
-                (self.digest, self.problem, self.warned) = (digest, None, None);
+            Ok((found, Some(tls))) => {
+                (self.used, self.problem, self.warned) = (found, None, None);
                 self.sender.send_replace(Arc::new(tls));
                 tracing::info!("the certificates of http.tls were replaced");
             }

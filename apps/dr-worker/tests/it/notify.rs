@@ -26,10 +26,10 @@ const SECRET: &str = "correct-horse-battery-staple";
 const OTHER: &str = "another-secret-of-the-same-kind";
 
 /// What a receiver got: headers, body.
-type Got = Arc<Mutex<Vec<(String, Value)>>>;
+pub(crate) type Got = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// Answers each request with the next of these codes, and the last one from then on. 0 never answers.
-fn receiver(listener: TcpListener, codes: &'static [u16]) -> Got {
+pub(crate) fn receiver(listener: TcpListener, codes: &'static [u16]) -> Got {
     let got = Got::default();
     let kept = Arc::clone(&got);
     thread::spawn(move || {
@@ -87,14 +87,14 @@ fn read(stream: impl Read) -> Option<(String, Value)> {
     Some((head, serde_json::from_slice(&body).ok()?))
 }
 
-fn listen() -> (TcpListener, u16) {
+pub(crate) fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     (listener, port)
 }
 
 /// The settings of a webhook to this port.
-fn webhook(name: &str, port: u16, more: &[&str]) -> Vec<String> {
+pub(crate) fn webhook(name: &str, port: u16, more: &[&str]) -> Vec<String> {
     let mut settings = vec![format!("notify.webhook.{name}.url=http://127.0.0.1:{port}/a-secret-path")];
     settings.extend(more.iter().map(|setting| format!("notify.webhook.{name}.{setting}")));
     settings
@@ -112,13 +112,13 @@ fn secret(dir: &Path, text: &str) -> PathBuf {
     path
 }
 
-fn names(got: &Got) -> Vec<String> {
+pub(crate) fn names(got: &Got) -> Vec<String> {
     let got = got.lock().expect("no panic");
     got.iter().map(|(_, body)| body["event"].as_str().expect("an event").to_owned()).collect()
 }
 
 /// An operator asks for what is so already: the event `request-failed`.
-fn fail_a_request(stage: &Stage, leading_site: &str) {
+pub(crate) fn fail_a_request(stage: &Stage, leading_site: &str) {
     stage.operator(&["switchover", "--to-site", leading_site, "--at", "+1s"]).assert(0, &[]);
 }
 

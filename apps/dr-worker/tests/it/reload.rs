@@ -2,13 +2,16 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
+use crate::notify::{fail_a_request, listen, names, receiver, webhook};
 use crate::support::{
-    Running,
+    Running, dr_worker, http,
+    own_server::OwnServer,
     stage::{Stage, leads, successors},
     until,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use zk_testkit::PortReservation;
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -260,4 +263,95 @@ fn checks_measurements_and_output_change_while_the_job_runs() {
     let liveness = format!("[job.orders.liveness]\nkind = \"exec\"\n{}failures = 1\n", set("exit 1"));
     accepted(&job(&liveness));
     until("the job is restarted", || pid(&worker) != before);
+}
+
+#[test]
+fn it_listens_elsewhere_and_notifies_others() {
+    let stage = Stage::new("/reload-places");
+    let ports = PortReservation::take(1).expect("a port");
+    let listen_at = |port: u16, more: &str| format!("[http]\nlisten = \"127.0.0.1:{port}\"\n{more}");
+    let file = File::new(&stage, &listen_at(0, ""));
+    let mut worker = Running::start_where_configured(&mut file.command("east-1", "east"), &["run"]);
+    until("it leads", || leads(&worker));
+    let (before, job) = (worker.port, pid(&worker));
+    // One that another program has is refused, and nothing else of that file applies.
+    let (taken, taken_port) = listen();
+    let refused = &file.reload(&[&worker], &listen_at(taken_port, "[job.orders.restart]\nmax = 7\n"))[0];
+    let problem = refused["problems"][0].as_str().unwrap_or_default();
+    assert!(problem.contains("http.listen: can't listen at"), "{refused}");
+    assert_ne!(value(&worker, "job.orders.restart.max"), "7");
+    drop(taken);
+
+    let port = ports.ports()[0];
+    file.write(&listen_at(port, ""));
+    worker.signal(Signal::SIGHUP);
+    until("it listens there", || http(port, "GET", "/leader").is_ok());
+    worker.port = port;
+    assert!(leads(&worker) && pid(&worker) == job, "the job runs on");
+    until("nothing listens where it did", || http(before, "GET", "/leader").is_err());
+    until("other members learn of it", || {
+        stage.json(&["list"])["members"][0].to_string().contains(&format!("127.0.0.1:{port}"))
+    });
+
+    let (first, second) = (listen(), listen());
+    let (first_got, second_got) = (receiver(first.0, &[200]), receiver(second.0, &[200]));
+    let notifies = |port_of_hook: u16| {
+        let settings = webhook("ops", port_of_hook, &[]);
+        let (key, url) = settings[0].split_once('=').expect("a setting");
+        listen_at(port, &format!("[{}]\nurl = \"{url}\"\n", key.trim_end_matches(".url")))
+    };
+    for (hook, got) in [(first.1, &first_got), (second.1, &second_got)] {
+        let reload = &file.reload(&[&worker], &notifies(hook))[0];
+        assert_eq!(reload["problems"], json!([]));
+        fail_a_request(&stage, "east");
+        until("it is notified", || names(got).iter().any(|name| name == "request-failed"));
+    }
+    assert_eq!(names(&first_got).iter().filter(|name| *name == "request-failed").count(), 1);
+    assert_eq!(pid(&worker), job, "the job runs on");
+}
+
+#[test]
+fn its_session_goes_on_with_other_servers_of_the_ensemble_only() {
+    let own = OwnServer::with(|builder| builder.servers(3));
+    let other = OwnServer::new();
+    let names: Vec<_> = own.server().addresses().iter().map(ToString::to_string).collect();
+    let file = own.dir.path().join("worker.toml");
+    let write = |connect: &str| {
+        let state = own.dir.path().join("state");
+        let text = format!(
+            "[node]\nid = \"east-1\"\nsite = \"east\"\nstate_dir = {state:?}\n\
+             [zookeeper]\nconnect = \"{connect}\"\ntick_time = \"500ms\"\nsession_timeout = \"6s\"\n\
+             [policy]\nsites = [\"east\"]\n[job.orders]\ncommand = [\"sleep\", \"1000\"]\nstop_timeout = \"1s\"\n"
+        );
+        fs::write(&file, text).expect("a file");
+    };
+    write(&names[0]);
+    let mut command = dr_worker();
+    let worker = Running::start(command.arg("--config").arg(&file));
+    until("it leads", || leads(&worker));
+    let status = || -> Value { serde_json::from_str(&worker.http("GET", "/status").1).expect("JSON") };
+    let term = status()["jobs"]["orders"]["term"].clone();
+    let reload = |connect: &str| {
+        write(connect);
+        worker.signal(Signal::SIGHUP);
+    };
+    let metric = |outcome: &str| {
+        let text = worker.http("GET", "/metrics").1;
+        let end = format!("outcome=\"{outcome}\"");
+        let line =
+            text.lines().find(|line| line.starts_with("dr_config_reloads_total{") && line.contains(&end));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).unwrap_or_default()
+    };
+    reload(&format!("{},{}", names[0], other.server().addresses()[0]));
+    until("another ensemble is refused", || metric("refused") == 1);
+    reload(&format!("{},{}", names[1], names[2]));
+    until("others of this one are not", || metric("done") == 1);
+    own.runtime.block_on(own.server().stop(0)).expect("it stops");
+    // Longer than the session would last without a server.
+    let by = std::time::Instant::now() + std::time::Duration::from_secs(8);
+    while std::time::Instant::now() < by {
+        assert!(leads(&worker), "{}", status());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert_eq!(status()["jobs"]["orders"]["term"], term);
 }

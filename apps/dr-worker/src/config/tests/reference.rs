@@ -25,7 +25,37 @@ source.
 - `DR_WORKER__ZOOKEEPER__ROOT=/dr` sets `zookeeper.root` in the environment, and `--set zookeeper.root=/dr` on the command line.
 - A change is *applied* by a [reload](../configuration.md#reload), applied at the *next start of the job*
   (`dr-worker restart`), or needs a *restart of the worker* (`dr-worker upgrade` keeps the jobs running).
+
+## What needs a restart of the worker
+
+| keys | reason |
+|---|---|
 "#;
+
+/// The keys that need a restart of the worker, by the reason; of a table whose keys have one reason, the table.
+fn restarts(found: &[(String, Json)]) -> String {
+    let (mut reasons, mut tables) = (Vec::<(&str, Vec<String>)>::new(), Vec::<(String, &str)>::new());
+    for (path, _) in found {
+        let steps: Vec<_> = path.split('.').map(str::to_owned).collect();
+        let Some(key) = find(&KEYS, &steps).filter(|key| key.effect == Some(Effect::WorkerRestart)) else {
+            continue;
+        };
+        assert!(!key.reason.is_empty(), "{path} needs a restart of the worker, and no reason is declared");
+        if tables.iter().any(|(table, reason)| path.starts_with(table.as_str()) && *reason == key.reason) {
+            continue;
+        }
+        if key.is_table {
+            tables.push((format!("{path}."), key.reason));
+        }
+        let name = format!("`{}`", path.replace('*', "NAME"));
+        match reasons.iter_mut().find(|(reason, _)| *reason == key.reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((key.reason, vec![name])),
+        }
+    }
+    let rows = reasons.iter().map(|(reason, names)| format!("| {} | {reason} |\n", names.join(", ")));
+    rows.collect()
+}
 
 /// A part of the configuration that has a heading of its own, and the key in it.
 fn place(path: &str) -> (String, &str) {
@@ -112,6 +142,7 @@ fn row(path: &str, key: &str, schema: &Json) -> String {
 fn the_reference_has_each_key() {
     let (mut found, mut sections) = (Vec::new(), Vec::<(String, String, String)>::new());
     keys(&schema::schema(), "", &mut found);
+    let restarts = restarts(&found);
     for (path, schema) in found {
         let (heading, key) = place(&path);
         let at = sections.iter().position(|(other, ..)| *other == heading).unwrap_or_else(|| {
@@ -125,7 +156,7 @@ fn the_reference_has_each_key() {
             *rows += &row(&path, key, &schema);
         }
     }
-    let mut page = TITLE.to_owned();
+    let mut page = TITLE.to_owned() + &restarts;
     for (heading, text, rows) in sections {
         let head = "| key | type | default | a change is | meaning |\n|---|---|---|---|---|\n";
         write!(page, "\n## {heading}\n\n{text}{head}{rows}").unwrap();

@@ -17,6 +17,7 @@ use axum::{
 };
 
 use election_core::internals::text::{cut, shown};
+use tokio::net::TcpListener;
 use zk_session::BootTime;
 
 use super::{
@@ -220,12 +221,14 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Warns of a port that other hosts can reach, if everyone there can read the state or tokens.
-pub(super) fn warn_if_open(http: &HttpConfig, address: std::net::SocketAddr) {
+/// Logs where the worker listens. Warns of a port that other hosts can reach, if everyone there can read the state or tokens.
+pub(super) fn listens(worker: &Worker, listener: &TcpListener) {
+    let Ok(address) = listener.local_addr() else { return };
+    tracing::info!(http = %address, "listening");
     if address.ip().is_loopback() {
         return;
     }
-    for exposed in exposed(http) {
+    for exposed in exposed(&worker.config().http) {
         tracing::warn!(%address, "the HTTP endpoints can be reached from other hosts: {exposed}");
     }
 }

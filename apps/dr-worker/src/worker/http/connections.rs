@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::oneshot,
+    sync::{mpsc, oneshot},
     time::{Instant, Sleep, sleep_until},
 };
 
@@ -44,6 +44,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A listener with a maximum of connections.
 pub(super) struct BoundedListener {
     listener: TcpListener,
+    /// Those that replace it.
+    next: mpsc::Receiver<TcpListener>,
+    /// What is done for each of them.
+    begins: fn(&Worker, &TcpListener),
     worker: Arc<Worker>,
     open: Arc<OpenConnections>,
     most: usize,
@@ -83,8 +87,14 @@ impl OpenConnections {
 }
 
 impl BoundedListener {
-    pub(super) fn new(listener: TcpListener, most: usize, worker: Arc<Worker>) -> Self {
-        Self { listener, worker, open: Arc::default(), most }
+    pub(super) fn new(
+        listener: TcpListener,
+        next: mpsc::Receiver<TcpListener>,
+        begins: fn(&Worker, &TcpListener),
+        most: usize,
+        worker: Arc<Worker>,
+    ) -> Self {
+        Self { listener, next, begins, worker, open: Arc::default(), most }
     }
 
     /// Closes the open connections each time when the worker is cut off.
@@ -112,7 +122,17 @@ impl Listener for BoundedListener {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
-            match self.listener.accept().await {
+            let accepted = tokio::select! {
+                biased;
+                // The open connections stay.
+                Some(next) = self.next.recv() => {
+                    self.listener = next;
+                    (self.begins)(&self.worker, &self.listener);
+                    continue;
+                }
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
                 Ok((stream, peer)) => {
                     if self.open.connections.lock().len() >= self.most {
                         self.open.make_room();

@@ -27,7 +27,7 @@ mod transport;
 use std::sync::Arc;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::mpsc};
 
 pub(crate) use self::access::exposed;
 use crate::worker::state::Worker;
@@ -35,17 +35,16 @@ use app::App;
 use connections::{BoundedListener, Peer};
 use events::Hub;
 
-/// Serves the endpoints until it is dropped, to at most `connections` at once.
+/// Serves the endpoints until it is dropped, to at most `connections` at once. `next` are listeners that replace the first.
 pub(crate) async fn serve(
     listener: TcpListener,
+    next: mpsc::Receiver<TcpListener>,
     connections: usize,
     worker: Arc<Worker>,
     metrics: PrometheusHandle,
 ) {
-    if let Ok(address) = listener.local_addr() {
-        access::warn_if_open(&worker.config().http, address);
-    }
-    let listener = BoundedListener::new(listener, connections, Arc::clone(&worker));
+    access::listens(&worker, &listener);
+    let listener = BoundedListener::new(listener, next, access::listens, connections, Arc::clone(&worker));
     let cut = listener.cut_with_worker();
     let events = Arc::new(Hub::new(connections));
     let follow = Arc::clone(&events).follow(Arc::clone(&worker));

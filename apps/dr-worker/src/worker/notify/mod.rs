@@ -10,14 +10,21 @@ mod notification;
 mod requests;
 mod webhook;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use election_core::{
     Paths,
     status::{ElectionStatus, Role},
 };
 use metrics::counter;
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 use zk_session::Session;
 
 use crate::{
@@ -124,47 +131,89 @@ impl Receiver {
     }
 }
 
-/// Starts the tasks that send.
-fn start(config: &NotifyConfig, tasks: &mut JoinSet<()>) -> Vec<Arc<Receiver>> {
-    let receiver = |name: &str, events: &[NotifyEvent]| {
-        let (queue, waiting) = async_channel::bounded(config.queue.max(1));
-        (Arc::new(Receiver { name: name.to_owned(), events: events.to_vec(), queue }), waiting)
-    };
-    let mut all = Vec::new();
-    for (name, webhook) in &config.webhooks {
-        let (receiver, waiting) = receiver(name, &webhook.events);
-        tasks.spawn(Arc::clone(&receiver).send_to_webhook(webhook.clone(), waiting));
-        all.push(receiver);
-    }
-    if let Some(command) = &config.command {
-        let (receiver, waiting) = receiver(COMMAND, &command.events);
-        tasks.spawn(Arc::clone(&receiver).send_to_command(command.clone(), waiting));
-        all.push(receiver);
-    }
-    all
+/// The receivers of a configuration, by name. Each has a task that sends.
+#[derive(Default)]
+struct Receivers {
+    present: BTreeMap<String, (ReceiverConfig, Arc<Receiver>)>,
+    queue: usize,
+    tasks: JoinSet<()>,
 }
 
-/// Follows all jobs once the worker has joined, until this is dropped.
-pub(super) async fn run(worker: Arc<Worker>) {
-    let config = worker.config();
-    let config = &config.notify;
-    if config.is_empty() {
-        return;
+/// Who is notified, and how.
+#[derive(Clone, PartialEq)]
+enum ReceiverConfig {
+    Webhook(Webhook),
+    Command(NotifyCommand),
+}
+
+impl Receivers {
+    /// Sends to those of this configuration from now on. One that is gone or has changed still gets what waits for it.
+    fn take_over(&mut self, config: &NotifyConfig) -> Vec<Arc<Receiver>> {
+        while self.tasks.try_join_next().is_some() {}
+        let webhooks = config.webhooks.iter();
+        let webhooks =
+            webhooks.map(|(name, webhook)| (name.clone(), ReceiverConfig::Webhook(webhook.clone())));
+        let command =
+            config.command.clone().map(|command| (COMMAND.to_owned(), ReceiverConfig::Command(command)));
+        let wanted: BTreeMap<_, _> = webhooks.chain(command).collect();
+        let is_same_queue = self.queue == config.queue;
+        self.queue = config.queue;
+        self.present.retain(|name, (of, receiver)| {
+            let stays = is_same_queue && wanted.get(name) == Some(of);
+            if !stays {
+                receiver.queue.close();
+            }
+            stays
+        });
+        for (name, of) in wanted {
+            if !self.present.contains_key(&name) {
+                let receiver = self.start(&name, of.clone());
+                self.present.insert(name, (of, receiver));
+            }
+        }
+        self.present.values().map(|(_, receiver)| Arc::clone(receiver)).collect()
     }
-    let mut tasks = JoinSet::new();
-    let receivers = start(config, &mut tasks);
-    worker.until_joined().await;
-    let Some(session) = worker.session() else { return };
-    for at in 0..worker.jobs().len() {
-        let desk = JobSender {
-            worker: Arc::clone(&worker),
-            at,
-            receivers: receivers.clone(),
-            sent: VecDeque::new(),
+
+    fn start(&mut self, name: &str, of: ReceiverConfig) -> Arc<Receiver> {
+        let (queue, waiting) = async_channel::bounded(self.queue.max(1));
+        let (ReceiverConfig::Webhook(Webhook { events, .. })
+        | ReceiverConfig::Command(NotifyCommand { events, .. })) = &of;
+        let receiver = Arc::new(Receiver { name: name.to_owned(), events: events.clone(), queue });
+        let sends = Arc::clone(&receiver);
+        match of {
+            ReceiverConfig::Webhook(webhook) => self.tasks.spawn(sends.send_to_webhook(webhook, waiting)),
+            ReceiverConfig::Command(command) => self.tasks.spawn(sends.send_to_command(command, waiting)),
         };
-        tasks.spawn(desk.follow(session.clone()));
+        receiver
     }
-    while tasks.join_next().await.is_some() {}
+}
+
+/// Follows all jobs once the worker has joined, until this is dropped, and notifies by the configuration in force.
+pub(super) async fn run(worker: Arc<Worker>) {
+    let mut in_force = worker.config_changes();
+    let mut receivers = Receivers::default();
+    let (present, _) = watch::channel(Vec::new());
+    let mut following = JoinSet::new();
+    loop {
+        let all = receivers.take_over(&in_force.borrow_and_update().notify);
+        let has_some = !all.is_empty();
+        present.send_replace(all);
+        worker.until_joined().await;
+        let Some(session) = worker.session() else { return };
+        if !has_some {
+            following.abort_all();
+            following = JoinSet::new();
+        } else if following.is_empty() {
+            for at in 0..worker.jobs().len() {
+                let receivers = present.subscribe();
+                let sender = JobSender { worker: Arc::clone(&worker), at, receivers, sent: VecDeque::new() };
+                following.spawn(sender.follow(session.clone()));
+            }
+        }
+        if in_force.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Sends the events of one job while this member is the sender.
@@ -172,7 +221,7 @@ struct JobSender {
     worker: Arc<Worker>,
     /// Which job of the worker.
     at: usize,
-    receivers: Vec<Arc<Receiver>>,
+    receivers: watch::Receiver<Vec<Arc<Receiver>>>,
     /// The latest ids.
     sent: VecDeque<String>,
 }
@@ -233,7 +282,7 @@ impl JobSender {
         if self.sent.len() > REMEMBERED {
             self.sent.pop_front();
         }
-        for receiver in &self.receivers {
+        for receiver in self.receivers.borrow().iter() {
             receiver.offer(event.kind, &notification);
         }
     }

@@ -17,6 +17,7 @@ use zk_session::{BootTime, Incarnation, Session, SessionPin};
 use super::{
     fencing::Fencing,
     handler::JobHandler,
+    http_port::HttpPort,
     leader_hosts, led,
     memory::Memory,
     orders::Source,
@@ -29,7 +30,6 @@ use super::{
 };
 use crate::{
     config::{self, Config, JobConfig},
-    connect::Servers,
     error::Error,
     view::access_problem,
     worker::{
@@ -53,7 +53,7 @@ const LOOKED_AT_ONCE: usize = 64;
 pub(super) struct Here<'a> {
     pub(super) lock: &'a StateLock,
     pub(super) memory: &'a Memory,
-    pub(super) http_port: u16,
+    pub(super) http: HttpPort,
     pub(super) incarnation: Incarnation,
     /// If it continues.
     pub(super) again: Option<Again>,
@@ -67,11 +67,11 @@ pub(super) async fn join(
     here: Here<'_>,
     background: &mut JoinSet<()>,
 ) -> Result<Parts, Error> {
-    let Here { lock, memory, http_port, incarnation, again } = here;
+    let Here { lock, memory, http, incarnation, again } = here;
     let is_again = again.is_some();
     let mut again = Returning::new(again);
     check_timing(config, &incarnation, is_again)?;
-    let guards = guards(config, session, lock, background);
+    let guards = guards(config, session, worker, lock, background);
     let device = NodeWatchdog::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
     let granted = incarnation.granted_timeout();
     // All of them before the first election begins: elections use the same session.
@@ -79,7 +79,7 @@ pub(super) async fn join(
 
     let jobs = Vec::with_capacity(config.jobs.len());
     let (led, site_check, balanced) = (Vec::new(), None, None);
-    let parts = Parts { http_port, guards, jobs: Vec::new(), led, site_check, balanced };
+    let parts = Parts { http, guards, jobs: Vec::new(), led, site_check, balanced };
     let mut joining = Joining { config, session, worker, memory, device, granted, is_again, jobs, parts };
     for (job, looked) in config.jobs.iter().zip(looked) {
         joining.join(job, overlays.get(job.name()), looked, &mut again, background)?;
@@ -116,8 +116,14 @@ fn check_timing(config: &Config, incarnation: &Incarnation, is_again: bool) -> R
     Ok(())
 }
 
-fn guards(config: &Config, session: &Session, lock: &StateLock, background: &mut JoinSet<()>) -> Guards {
-    let known = session::known(session, Servers::of(&config.zookeeper), background);
+fn guards(
+    config: &Config,
+    session: &Session,
+    worker: &Worker,
+    lock: &StateLock,
+    background: &mut JoinSet<()>,
+) -> Guards {
+    let known = session::known(session, worker.config_changes(), background);
     let mut guards = job::new_guards().lock(lock.clone()).last_will(known);
     match delegated_cgroup() {
         Ok(cgroup) => {
@@ -183,7 +189,7 @@ impl Joining<'_> {
         let disk = self.worker.disk().clone();
         let handler =
             JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), self.granted, orders, disk);
-        let settings = election(config, job, &paths, &slot, self.parts.http_port).leftovers(leftovers);
+        let settings = election(config, job, &paths, &slot, self.parts.http.port).leftovers(leftovers);
         let settings = settings.above(floor.term, floor.token);
         let election = again.join(session, settings, &slot, handler, decides)?;
 
@@ -250,7 +256,7 @@ fn join_balancer(
     background: &mut JoinSet<()>,
 ) -> Result<Option<Election>, Error> {
     let leftovers = if is_again { Leftovers::Remove } else { Leftovers::Wait };
-    let joined = balance::join(config, session, profile(config, parts.http_port), leftovers)?;
+    let joined = balance::join(config, session, profile(config, parts.http.port), leftovers)?;
     Ok(joined.map(|(balancer, balanced)| {
         background.spawn(balance::watch(balancer.clone()));
         parts.balanced = Some(balanced);

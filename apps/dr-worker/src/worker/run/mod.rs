@@ -17,6 +17,7 @@ pub(crate) mod alone;
 mod fencing;
 mod fitness;
 mod handler;
+mod http_port;
 mod join;
 mod leader_hosts;
 mod led;
@@ -24,6 +25,7 @@ mod measure;
 mod measured;
 mod memory;
 mod orders;
+mod other_servers;
 mod overlays;
 mod parts;
 mod reload;
@@ -41,7 +43,7 @@ use std::{os::fd::OwnedFd, pin::pin, process, sync::Arc, time::Duration};
 
 use election_core::errors::Ended;
 use job_guard::{StateLock, lock_path};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 use zk_session::{BootTime, Session, SessionPin};
 
 use super::{
@@ -59,13 +61,13 @@ use super::{
 };
 use crate::{
     checked,
-    config::{Config, HostPort, JobConfig, Sources},
+    config::{Config, JobConfig, Sources},
     connect::connect,
     error::Error,
-    host_fault::HostFault,
     logging,
     signals::{self, Reloads, Signals},
 };
+use http_port::{HttpPort, first_listener, port, until_listening};
 use join::{Again, Here, join};
 use memory::Memory;
 use parts::Parts;
@@ -136,9 +138,6 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
     result.map_err(|error| error.located(|key, message| config.problem(key, message)))
 }
 
-/// The pause between two tries to listen.
-const LISTEN_AGAIN: Duration = Duration::from_secs(1);
-
 /// All phases up to `join`.
 async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> {
     if let Some(exposed) = config.zookeeper.plain_password() {
@@ -146,7 +145,8 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     }
     let (Opened { lock, memory, listener, connections, upgrades }, resumed) = open(config, beginning).await?;
     let mut background = JoinSet::new();
-    let http_port = port(config, listener.as_ref())?;
+    let (replace, mut next) = mpsc::channel(1);
+    let http = HttpPort { port: port(config, listener.as_ref())?, upgrades: Arc::clone(&upgrades), replace };
     let worker = watch_node(config, &lock, &mut background)?;
     let metrics = metrics::install(&config.node, &config.jobs)?;
     background.spawn({
@@ -154,13 +154,13 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
         async move {
             let listener = match listener {
                 Some(listener) => listener,
-                None => until_listening(&at).await,
+                None => tokio::select! {
+                    listener = until_listening(&at) => listener,
+                    Some(listener) = next.recv() => listener,
+                },
             };
-            if let Ok(address) = listener.local_addr() {
-                tracing::info!(http = %address, "listening");
-            }
             upgrades.listens(&listener);
-            http::serve(listener, connections, worker, metrics).await;
+            http::serve(listener, next, connections, worker, metrics).await;
         }
     });
 
@@ -178,7 +178,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
         };
         let (present, config, overlays) = PresentConfig::first(config, &session, &incarnation).await?;
         worker.set_config(config.clone());
-        let here = Here { lock: &lock, memory: &memory, http_port, incarnation, again };
+        let here = Here { lock: &lock, memory: &memory, http, incarnation, again };
         let parts = join((&config, &overlays), &session, &worker, here, &mut background).await?;
         Ok((present, parts))
     };
@@ -236,37 +236,6 @@ async fn open(config: &Config, beginning: Beginning) -> Result<(Opened, Option<H
     Ok((Opened { lock, memory, listener, connections, upgrades }, resumed))
 }
 
-/// The listener, if there can be one now. `inherited`: that of the program before this one, and where it listens.
-async fn first_listener(
-    at: &HostPort,
-    inherited: Option<(OwnedFd, String)>,
-) -> Result<Option<TcpListener>, Error> {
-    match inherited {
-        Some((listener, was_at)) if was_at == at.to_string() => adopt_listener(listener, at).map(Some),
-        // The job runs, and must not end for this.
-        Some((listener, _)) => match listen(at).await {
-            Ok(listener) => Ok(Some(listener)),
-            Err(error) => {
-                tracing::error!(%error, "the worker listens where it did before");
-                adopt_listener(listener, at).map(Some)
-            }
-        },
-        None => match listen(at).await {
-            Ok(listener) => Ok(Some(listener)),
-            Err(error) => {
-                tracing::warn!(%error, "the worker runs its jobs without HTTP endpoints, and tries again until it can listen");
-                Ok(None)
-            }
-        },
-    }
-}
-
-fn port(config: &Config, listener: Option<&TcpListener>) -> Result<u16, Error> {
-    let address = listener.map(TcpListener::local_addr).transpose();
-    let address = address.map_err(|e| cannot_listen(&config.http.listen, &e))?;
-    Ok(address.map_or(config.http.listen.port, |address| address.port()))
-}
-
 /// The worker, and the tasks that it has from its start on.
 fn watch_node(config: &Config, lock: &StateLock, background: &mut JoinSet<()>) -> Result<Arc<Worker>, Error> {
     let (keeper, certificates) = certificates::load(config)?;
@@ -276,7 +245,7 @@ fn watch_node(config: &Config, lock: &StateLock, background: &mut JoinSet<()>) -
             tracing::error!(%error, "can't reap orphans");
         }
     });
-    background.spawn(keeper.keep());
+    background.spawn(keeper.keep(worker.config_changes()));
     background.spawn(notify::run(Arc::clone(&worker)));
     background.spawn(plans::run(Arc::clone(&worker)));
     Ok(worker)
@@ -321,39 +290,6 @@ fn abandon(error: &Error) -> ! {
     tracing::error!(%error, "the worker can't continue after an upgrade; its guards end the jobs");
     logging::flush(LAST_LINES);
     process::exit(error.exit_code() as i32)
-}
-
-fn adopt_listener(listener: OwnedFd, at: &HostPort) -> Result<TcpListener, Error> {
-    let listener = std::net::TcpListener::from(listener);
-    let listener = listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
-    listener.map_err(|error| cannot_listen(at, &error))
-}
-
-async fn listen(at: &HostPort) -> Result<TcpListener, Error> {
-    TcpListener::bind((at.host.as_str(), at.port)).await.map_err(|e| cannot_listen(at, &e))
-}
-
-/// Waits until the port is free, and its address there.
-async fn until_listening(at: &HostPort) -> TcpListener {
-    loop {
-        tokio::time::sleep(LISTEN_AGAIN).await;
-        match listen(at).await {
-            Ok(listener) => return listener,
-            Err(error) => tracing::debug!(%error, "still no HTTP endpoints"),
-        }
-    }
-}
-
-fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
-    let key = "http.listen";
-    let message = format!("can't listen at {at}: {error}");
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => Error::NotNow(format!(
-            "{key}: {message}; another program listens there: wait for its end, or choose another port"
-        )),
-        // The network may come up later, and with it a name.
-        kind => Error::on_host(key, HostFault::of_kind(message, kind)),
-    }
 }
 
 /// A worker that has joined its elections.

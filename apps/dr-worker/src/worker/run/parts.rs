@@ -7,10 +7,11 @@ use election_core::{
     internals::record::{AppliedOverlay, Health},
 };
 use job_guard::Guards;
-use tokio::sync::watch;
+use tokio::{net::TcpListener, sync::watch};
 
 use super::{
     fitness,
+    http_port::HttpPort,
     led::{self, OwnJob},
     measure,
     measured::Measured,
@@ -29,7 +30,7 @@ use crate::{
 
 /// The parts of a worker that has joined its elections.
 pub(super) struct Parts {
-    pub(super) http_port: u16,
+    pub(super) http: HttpPort,
     pub(super) guards: Guards,
     /// Sorted by name, as in the configuration.
     pub(super) jobs: Vec<JobParts>,
@@ -115,20 +116,26 @@ impl JobParts {
 
 impl Parts {
     /// Does what is in `new` from now on, except what needs a restart of the worker: of that `new` has the old values.
-    /// `overlays` are reported by the members.
+    /// `overlays` are reported by the members; `listener` replaces the present one.
     pub(super) fn take_over(
         &mut self,
         old: &Config,
         new: &Config,
         overlays: &BTreeMap<String, AppliedOverlay>,
+        listener: Option<TcpListener>,
     ) {
-        let is_same_node =
-            old.node.attributes == new.node.attributes && old.node.priority == new.node.priority;
+        if let Some(listener) = listener {
+            self.http.take_over(listener);
+        }
+        let is_same_profile = old.node.attributes == new.node.attributes
+            && old.node.priority == new.node.priority
+            && old.http.listen == new.http.listen
+            && old.http.has_tls() == new.http.has_tls();
         let pairs = || old.jobs.iter().zip(&new.jobs);
         for (parts, (was, is)) in self.jobs.iter_mut().zip(pairs()) {
             let has_news = parts.slot.set_overlay(overlays.get(is.name()).cloned());
-            if has_news || was != is || !is_same_node || old.probes != new.probes {
-                parts.take_over((old, new), (was, is), self.http_port);
+            if has_news || was != is || !is_same_profile || old.probes != new.probes {
+                parts.take_over((old, new), (was, is), self.http.port);
             }
         }
         if pairs().any(|(was, is)| was.load != is.load || needs(was) != needs(is)) {

@@ -11,10 +11,13 @@ use election_core::{
 };
 use job_guard::JobRun;
 use metrics::counter;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::{
+    net::TcpListener,
+    task::{JoinHandle, spawn_blocking},
+};
 use zk_session::{Incarnation, LeaseTiming, Session};
 
-use super::{overlays::FollowedOverlays, parts::Parts};
+use super::{http_port::HttpPort, other_servers, overlays::FollowedOverlays, parts::Parts};
 use crate::{
     config::{Config, Effect, KeyChange, Problems, Recipe, Sources, Usable},
     error::Error,
@@ -44,6 +47,8 @@ struct Next {
     config: Config,
     changes: Vec<KeyChange>,
     usable: Usable,
+    /// Where it listens now, if that has changed.
+    listener: Option<TcpListener>,
 }
 
 /// The files, environment and command line, while they are read again. The worker goes on meanwhile, because a file's disk can
@@ -177,15 +182,24 @@ impl PresentConfig {
             Ok((config, changes))
         };
         let (config, changes) = next().map_err(|problems| listed(&problems))?;
-        Ok((base, Next { config, changes, usable }))
+        let old = worker.config();
+        let wrong = |error: Error| vec![error.to_string()];
+        if let Some(session) = worker.session() {
+            other_servers::check_same_ensemble(session, &old, &config).await.map_err(wrong)?;
+        }
+        let listener = HttpPort::other(&old, &config).await.map_err(wrong)?;
+        Ok((base, Next { config, changes, usable, listener }))
     }
 
     /// Does what the configuration says from now on, and returns what has changed.
     fn take_over(&mut self, next: Next, worker: &Worker, parts: &mut Parts) -> Vec<KeyChange> {
-        let Next { config, mut changes, usable } = next;
+        let Next { config, mut changes, usable, listener } = next;
         let states = self.overlays.used(&usable);
         let old = worker.config();
-        parts.take_over(&old, &config, &states);
+        parts.take_over(&old, &config, &states, listener);
+        if let Some(session) = worker.session() {
+            other_servers::take_over(session, &old, &config);
+        }
         if old.log.levels != config.log.levels && !logging::set_levels(config.log.levels.clone()) {
             tracing::warn!("log.levels has no effect: --log or DR_LOG is given");
         }

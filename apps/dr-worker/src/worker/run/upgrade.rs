@@ -13,7 +13,6 @@ use std::{
         unix::fs::MetadataExt as _,
     },
     path::Path,
-    sync::OnceLock,
     time::Duration,
 };
 
@@ -23,6 +22,7 @@ use election_core::{
 };
 use futures_util::future::join_all;
 use job_guard::{HandedRun, NoOthers, StateLock};
+use parking_lot::Mutex;
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 use zk_session::{BootTime, Session};
 
@@ -58,7 +58,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) struct Upgrades {
     lock: StateLock,
     /// A second descriptor of the listener; none before the worker listens.
-    listener: OnceLock<OwnedFd>,
+    listener: Mutex<Option<OwnedFd>>,
     /// Whether this process may execute another program: not beside an embedded server.
     pub(super) is_possible: bool,
 }
@@ -70,13 +70,13 @@ impl Upgrades {
     pub(super) fn new(lock: &StateLock, is_possible: bool) -> io::Result<Self> {
         // The file may be replaced while the worker runs.
         file()?;
-        Ok(Self { lock: lock.clone(), listener: OnceLock::new(), is_possible })
+        Ok(Self { lock: lock.clone(), listener: Mutex::default(), is_possible })
     }
 
     /// The worker listens from now on.
     pub(super) fn listens(&self, listener: &TcpListener) {
         match listener.as_fd().try_clone_to_owned() {
-            Ok(listener) => drop(self.listener.set(listener)),
+            Ok(listener) => *self.listener.lock() = Some(listener),
             Err(error) => {
                 tracing::error!(%error, "no descriptor is left for the listener: the worker can't be upgraded")
             }
@@ -170,9 +170,10 @@ impl Upgrades {
         files: &Files,
     ) -> Result<HeldWorker, UpgradeRefusal> {
         let not_now = |why: String| (Progress::NotNow, why);
-        let Some(listener) = self.listener.get() else {
-            return Err(not_now("the worker does not listen at http.listen yet".to_owned()));
-        };
+        let no_listener = || not_now("the worker does not listen at http.listen yet".to_owned());
+        if self.listener.lock().is_none() {
+            return Err(no_listener());
+        }
         let jobs = worker.jobs();
         let elections = join_all(jobs.iter().map(|job| job.election.hand_over())).await;
         let (mut held, mut handed) = (Vec::new(), Vec::new());
@@ -216,15 +217,14 @@ impl Upgrades {
             jobs: handed,
         };
         let cloned = |error: io::Error| not_now(format!("no descriptors are left: {error}"));
+        let listener = self.listener.lock().as_ref().map(OwnedFd::try_clone);
+        let listener = listener.transpose().map_err(cloned)?.ok_or_else(no_listener)?;
         let mut of_runs = Vec::new();
         for [socket, output] in runs.iter().flat_map(|run| &run.descriptors) {
             of_runs.push([socket.try_clone().map_err(cloned)?, output.try_clone().map_err(cloned)?]);
         }
-        let descriptors = Descriptors {
-            lock: self.lock.hand_over().map_err(cloned)?,
-            listener: listener.try_clone().map_err(cloned)?,
-            runs: of_runs,
-        };
+        let descriptors =
+            Descriptors { lock: self.lock.hand_over().map_err(cloned)?, listener, runs: of_runs };
         Ok(HeldWorker { handed, descriptors, elections, runs })
     }
 }

@@ -7,7 +7,7 @@ mod vacancy;
 use std::sync::{Arc, OnceLock};
 
 use election_core::{Election, status::Role};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use zk_session::{BootTime, Session, SessionState};
 
@@ -23,7 +23,7 @@ pub(super) use vacancy::Vacancy;
 /// The state of this worker, for the HTTP endpoints.
 #[derive(Debug)]
 pub(super) struct Worker {
-    config: RwLock<Arc<Config>>,
+    config: watch::Sender<Arc<Config>>,
     certificates: Certificates,
     disk: HungDisk,
     /// What became of the last reload of the configuration.
@@ -62,7 +62,7 @@ impl Worker {
     pub(super) fn new(config: Config, certificates: Certificates, disk: HungDisk) -> Self {
         let (node, root) = (config.node.clone(), config.zookeeper.root.clone());
         Self {
-            config: RwLock::new(Arc::new(config)),
+            config: watch::Sender::new(Arc::new(config)),
             certificates,
             disk,
             reload: Mutex::default(),
@@ -118,7 +118,12 @@ impl Worker {
 
     /// Its configuration at present.
     pub(super) fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.config.read())
+        Arc::clone(&self.config.borrow())
+    }
+
+    /// Its configuration, whenever that is replaced.
+    pub(super) fn config_changes(&self) -> watch::Receiver<Arc<Config>> {
+        self.config.subscribe()
     }
 
     /// The disk of its state directory.
@@ -138,7 +143,7 @@ impl Worker {
 
     /// Replaces its configuration.
     pub(super) fn set_config(&self, config: Config) {
-        *self.config.write() = Arc::new(config);
+        self.config.send_replace(Arc::new(config));
     }
 
     /// What became of the last reload of the configuration.

@@ -186,6 +186,12 @@ impl Running {
 
     /// The same with another verb, and what belongs to it.
     pub(crate) fn start_as(command: &mut Command, verb: &[&str]) -> Self {
+        set(command, &["http.listen=127.0.0.1:0"]);
+        Self::start_where_configured(command, verb)
+    }
+
+    /// The same, with `http.listen` as in the files of its configuration.
+    pub(crate) fn start_where_configured(command: &mut Command, verb: &[&str]) -> Self {
         let (log, stderr) = std::io::pipe().expect("a pipe");
         let mut log = BufReader::new(log);
         let (worker, _) = Self::spawn(command.stderr(stderr), verb, &mut log);
@@ -199,12 +205,12 @@ impl Running {
 
     /// Starts it with a standard error of the test's own, which is read from `log` no further than needed.
     pub(crate) fn start_logging_to(command: &mut Command, log: &mut impl BufRead) -> Self {
+        set(command, &["http.listen=127.0.0.1:0"]);
         Self::spawn(command, &["run"], log).0
     }
 
     /// The worker, and what was read of its log.
     fn spawn(command: &mut Command, verb: &[&str], log: &mut impl BufRead) -> (Self, String) {
-        set(command, &["http.listen=127.0.0.1:0"]);
         let mut child = command.args(verb).spawn().expect("dr-worker can be started");
         // The command keeps its ends of pipes, and with them a log that would end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -384,6 +390,7 @@ impl Log {
     pub(crate) fn of(command: &mut Command) -> (Running, Self) {
         let (log, stderr) = std::io::pipe().expect("a pipe");
         let mut log = BufReader::new(log);
+        set(command, &["http.listen=127.0.0.1:0"]);
         let (worker, begin) = Running::spawn(command.stderr(stderr), &["run"], &mut log);
         let lines = Self(std::sync::Arc::new(begin.into()));
         let kept = lines.clone();
