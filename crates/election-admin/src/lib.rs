@@ -10,6 +10,7 @@ pub mod forget;
 mod ghosts;
 mod job_requests;
 mod known;
+pub mod moving;
 mod observer;
 pub mod orders;
 mod outline;

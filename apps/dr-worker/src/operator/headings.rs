@@ -53,6 +53,7 @@ const HEADINGS: [(&str, &[(&str, &str)]); 6] = [
         &[
             ("remove-ghosts", "none: it needs a session with each server"),
             ("forget", "none: no worker runs such a job"),
+            ("migrate", "none: it needs a session with both ensembles"),
             ("emergency-lead", "none: there is no quorum then, and the worker is stopped"),
         ],
     ),

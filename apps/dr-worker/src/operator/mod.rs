@@ -31,6 +31,7 @@ mod init;
 mod leading;
 mod list;
 mod logs;
+mod migrate;
 mod notify;
 mod obeyed;
 mod output;
@@ -140,6 +141,11 @@ enum Verb {
     /// The last resort: only what you have fenced by hand keeps the job from running twice. docs/lost-quorum.md
     /// has the steps. The worker of this node must be stopped. The job runs until Ctrl-C or SIGTERM.
     EmergencyLead(emergency::EmergencyArguments),
+    /// Move the jobs to another ensemble: stop here, lead there.
+    ///
+    /// Members there lead only when none leads here, above all terms and tokens of here. Run it again after each step that it
+    /// asks for: docs/migrate.md has them. Exit code 75 while a step is missing. A script needs --yes.
+    Migrate(migrate::MigrateArguments),
     /// Remove znodes of dead sessions; only show them without --yes.
     RemoveGhosts(ghosts::RemoveGhostsArguments),
     /// Remove the znodes of a job that no worker runs.
@@ -393,6 +399,7 @@ fn dispatch(
         Verb::CheckTrace(trace) => check_trace::run(trace, global.output),
         Verb::Watch(watch) => block_on(watch::watch(watch, sources)),
         Verb::EmergencyLead(emergency) => block_on(emergency::run(emergency, sources, global.output)),
+        Verb::Migrate(migrate) => block_on(migrate::run(migrate, sources, global.output)),
         Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),
         Verb::Forget(forget) => block_on(forget::run(forget, sources, global.output)),
         #[cfg(feature = "dev")]
