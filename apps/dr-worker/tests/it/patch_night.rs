@@ -1,0 +1,52 @@
+//! examples/patch-night: Ansible accepts the play, and its commands do on two workers what it waits for.
+
+use std::{fs, process::Command};
+
+use crate::support::{at, is_there, stage::Stage, stage::leads, until};
+use nix::sys::signal::Signal;
+
+const PLAY: &str = "examples/patch-night/patch-night.yml";
+
+#[test]
+fn the_syntax_of_the_play_is_right() {
+    if !is_there("ansible-playbook", "ansible-core") {
+        return;
+    }
+    let checked = Command::new("ansible-playbook")
+        .args(["--syntax-check", "--inventory", "localhost,"])
+        .arg(at(PLAY))
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned();
+    assert!(checked.status.success(), "{said}");
+}
+
+#[test]
+fn one_host_after_the_other_is_restarted_and_the_job_is_never_without_a_candidate() {
+    let play = fs::read_to_string(at(PLAY)).expect("the play");
+    for used in ["serial: 1", "}}/leader", "command: dr-worker can-restart", ":7080/readiness"] {
+        assert!(play.contains(used), "{used}");
+    }
+    let stage = Stage::new("/patch-night");
+    let east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    let mut standby = stage.worker("east-2", "east", &[]);
+    let may = |id: &str| {
+        let node = [format!("node.id={id}"), "node.site=east".to_owned()];
+        let mut command = stage.command(&node.each_ref().map(String::as_str));
+        crate::support::Outcome::of(command.arg("can-restart")).code == Some(0)
+    };
+    until("the standby takes part", || standby.code("/readiness") == 200);
+    assert_eq!(
+        (east.code("/leader"), standby.code("/leader")),
+        (200, 503),
+        "the leader's host is the last one"
+    );
+    until("the standby may be restarted", || may("east-2"));
+    standby.signal(Signal::SIGTERM);
+    assert!(standby.ended().success());
+    assert!(!may("east-1"), "nobody would take over");
+    let standby = stage.worker("east-2", "east", &[]);
+    until("the standby takes part again", || standby.code("/readiness") == 200);
+    until("the leader may be restarted", || may("east-1"));
+}
