@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use e2e::{Cluster, Driver, Leader, SOON, Setup, program};
+use e2e::{Cluster, Driver, Leader, SOON, Setup, Worker, program};
 
 /// The program of the other version; none, with the reason, if it was not built.
 fn other_version() -> Option<PathBuf> {
@@ -32,10 +32,15 @@ async fn of_the_other_version(recipe: &str, other: &Path) -> (Cluster, Leader, [
     let mut cluster = Cluster::of(setup).await;
     let links = ["east-1", "west-1"].map(|id| cluster.worker(id).link_program());
     links.iter().for_each(|link| install(link, other));
-    cluster.workers().iter_mut().for_each(e2e::Worker::start);
+    cluster.workers().iter_mut().for_each(Worker::start);
     let first = cluster.settled().await;
     cluster.acts(first.token).await;
     (cluster, first, links)
+}
+
+fn ends(worker: &mut Worker) {
+    worker.ask_to_end();
+    assert!(worker.ended_by(Instant::now() + SOON).is_some(), "{} does not end", worker.id());
 }
 
 /// The program that a process runs.
@@ -74,7 +79,7 @@ async fn a_worker_is_upgraded_in_place_from_the_other_version_with_its_guard() {
         assert!(acting.mains.len() == 1 && !acting.was_asked, "{recipe}: {acting:?}");
 
         // The old guard takes the orders of the new worker.
-        cluster.worker(&first.member).ask_to_end();
+        ends(cluster.worker(&first.member));
         let second = cluster.successor_of(&first, SOON).await;
         cluster.acts(second.token).await;
         assert!(cluster.journal().acting(first.token).unwrap().was_asked, "{recipe}");
@@ -92,10 +97,6 @@ async fn workers_of_two_versions_follow_each_other() {
         let (mut cluster, first, links) = of_the_other_version(recipe, &other).await;
         let old = first.member.clone();
         let (new, link) = if old == "east-1" { ("west-1", &links[1]) } else { ("east-1", &links[0]) };
-        let ends = |worker: &mut e2e::Worker| {
-            worker.ask_to_end();
-            assert!(worker.ended_by(Instant::now() + SOON).is_some(), "{recipe}");
-        };
         ends(cluster.worker(new));
         install(link, &program("dr-worker"));
         cluster.worker(new).start();
