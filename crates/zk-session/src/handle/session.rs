@@ -167,6 +167,11 @@ impl Session {
         Ok(HeldEphemeral::new(&self.shared, path, data.into()))
     }
 
+    /// Does this on the runtime of the session, until it is closed.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.shared.spawn(task);
+    }
+
     /// Each change of a znode and its children, across reconnects and new sessions.
     pub fn watch_each(&self, path: impl Into<Arc<str>>) -> ChangeWatch {
         ChangeWatch::lasting(Arc::clone(&self.shared), path.into(), WatchMode::Persistent)

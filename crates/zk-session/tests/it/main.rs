@@ -24,6 +24,7 @@ mod lagging;
 mod lasting;
 mod lease;
 mod leftovers;
+mod locks;
 mod metrics;
 mod moving;
 mod namespaces;

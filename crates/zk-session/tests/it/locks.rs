@@ -1,0 +1,119 @@
+//! Locks, locks for readers and writers, and semaphores, on an embedded server.
+
+use std::time::Duration;
+
+use zk_session::{Lock, MultiOp, OpError, ReadWriteLock, Semaphore, Session};
+use zk_testkit::TestServer;
+
+const SOON: Duration = Duration::from_millis(300);
+
+async fn session(server: &TestServer) -> Session {
+    let builder = Session::builder(server.connect_string()).session_timeout(Duration::from_secs(4));
+    builder.tick_time(Duration::from_millis(200)).connect().await.unwrap()
+}
+
+async fn server() -> TestServer {
+    TestServer::builder().tick_time(Duration::from_millis(200)).start().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holders_follow_in_the_order_of_asking_and_tokens_grow() {
+    let server = server().await;
+    let sessions = [session(&server).await, session(&server).await, session(&server).await];
+    let locks = sessions.each_ref().map(|session| Lock::new(session, "/locks/report/"));
+    let first = locks[0].acquire().await.unwrap();
+    assert!(locks[1].try_acquire().await.unwrap().is_none());
+    let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiting = Vec::new();
+    for (at, lock) in locks.iter().enumerate().skip(1) {
+        let (lock, sender) = (lock.clone(), sender.clone());
+        waiting.push(tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            sender.send((at, guard.fencing_token())).unwrap();
+            guard.release().await.unwrap();
+        }));
+        // The next one asks after this one has.
+        let asked = async {
+            while sessions[0].children("/locks/report").await.unwrap().unwrap().names.len() <= at {}
+        };
+        tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap();
+    }
+    // One that gives up leaves the queue.
+    assert!(tokio::time::timeout(SOON, locks[0].acquire()).await.is_err());
+    assert!(order.try_recv().is_err());
+    let mut last = first.fencing_token();
+    first.release().await.unwrap();
+    for expected in [1, 2] {
+        let (at, token) = order.recv().await.unwrap();
+        assert!(at == expected && token > last);
+        last = token;
+    }
+    for waiting in waiting {
+        waiting.await.unwrap();
+    }
+    // Dropped, a guard releases.
+    drop(locks[0].acquire().await.unwrap());
+    locks[1].acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_lock_writes_nothing_and_the_next_one_has_it() {
+    let server = server().await;
+    let (one, other) = (session(&server).await, session(&server).await);
+    one.create("/data", "0", zk_session::CreateMode::Persistent).await.unwrap();
+    let guard = Lock::new(&one, "/lock").acquire().await.unwrap();
+    guard.set("/data", "1").await.unwrap();
+    assert!(!guard.is_lost());
+    server.faults().expire(guard.incarnation().session_id().0).unwrap();
+    let next = Lock::new(&other, "/lock").acquire().await.unwrap();
+    let refused = guard.multi([MultiOp::set("/data", "2", None)]).await.unwrap_err();
+    assert!(refused.is_session_over(), "{refused}");
+    tokio::time::timeout(Duration::from_secs(20), guard.lost()).await.unwrap();
+    assert!(guard.is_lost());
+    guard.release().await.unwrap();
+    assert_eq!(one.get("/data").await.unwrap().unwrap().data, b"1");
+
+    // The same if another client deletes the znode of the holder.
+    one.delete(next.path(), None).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), next.lost()).await.unwrap();
+    let refused = next.set("/data", "3").await.unwrap_err();
+    assert!(matches!(&refused, OpError::NoNode { path } if path == next.path()), "{refused}");
+    // The session that was lost asks again, in its next one.
+    Lock::new(&one, "/lock").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_share_and_writers_do_not() {
+    let server = server().await;
+    let session = session(&server).await;
+    let lock = ReadWriteLock::new(&session, "/rw");
+    let (first, second) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    assert!(lock.try_write().await.unwrap().is_none());
+    let writer = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.write().await.unwrap() }
+    });
+    let asked = async { while lock.try_read().await.unwrap().is_some() {} };
+    tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap();
+    first.release().await.unwrap();
+    second.release().await.unwrap();
+    let writer = writer.await.unwrap();
+    assert!(lock.try_read().await.unwrap().is_none());
+    writer.release().await.unwrap();
+    lock.try_read().await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_semaphore_admits_some_and_a_release_the_next() {
+    let server = server().await;
+    let session = session(&server).await;
+    let semaphore = Semaphore::new(&session, "/semaphore", 2);
+    let (first, _second) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    let third = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire().await.unwrap() }
+    });
+    first.release().await.unwrap();
+    third.await.unwrap().release().await.unwrap();
+}
