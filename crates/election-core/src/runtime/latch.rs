@@ -1,7 +1,7 @@
 //! A member that leads whenever it can, and reports whether it leads.
 
 use tokio::sync::watch::{self, error::RecvError};
-use zk_session::{OpError, Session};
+use zk_session::{OpError, Session, sleep_until};
 
 use super::{
     candidate::CampaignError,
@@ -64,6 +64,27 @@ impl Latch {
                 Some(token) => Ok(token),
                 None => Err(CampaignError::Ended(self.election.ended().await)),
             },
+        }
+    }
+
+    /// Waits until this member is not the leader, or its lease has ended. Returns at once if it is not the leader.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn lost(&self) {
+        let mut status = self.status();
+        while self.is_leader() {
+            let lease = status.now().work_until;
+            let ends = async {
+                match lease {
+                    Some(end) => sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = status.changed() => if changed.is_none() { return },
+                () = ends => {}
+            }
         }
     }
 

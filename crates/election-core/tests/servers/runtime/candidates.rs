@@ -189,7 +189,14 @@ async fn a_latch_tells_whether_its_member_leads() {
     let two = Latch::join(&world.session(None).await, config(&world, "two", recipe));
     wait_for("the other one is in the queue", SOON, || two.status().now().ballot.is_some()).await;
     assert!(!two.is_leader());
+    timeout(SOON, two.lost()).await.expect("it does not lead");
+    let lost = tokio::spawn({
+        let one = one.clone();
+        async move { one.lost().await }
+    });
+    assert!(!lost.is_finished());
     one.close().await;
+    timeout(SOON, lost).await.expect("it leads no more").unwrap();
     assert!(!one.is_leader());
     assert!(timeout(SOON, two.leading()).await.expect("it follows").unwrap() > token);
     assert!(one.leading().await.is_err());
