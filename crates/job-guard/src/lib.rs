@@ -12,8 +12,8 @@ mod rotating;
 
 pub use boot_time::{BootTime, sleep_until};
 pub use config::{
-    Check, ExitCodes, Identity, Job, JobOutput, KILL_RESERVE, Limits, NotASize, NotAStopSignal, OnExit,
-    Process, ReadyProbe, RestartPolicy, RotatedFile, RunAs, Size, StopSignal, UserError,
+    Check, ExitCodes, Identity, Job, JobOutput, JobProcess, KILL_RESERVE, Limits, NotASize, NotAStopSignal,
+    OnExit, ReadyProbe, RestartPolicy, RotatedFile, RunAs, Size, StopSignal, UserError,
 };
 pub use guard::{
     cgroup::lack as missing_controller,

@@ -19,9 +19,15 @@ use super::{
 };
 use crate::typed::Typed;
 
-/// The names in a key.
+/// The names in a key, without the positions in arrays.
 pub(super) fn steps(key: &str) -> Vec<String> {
-    let parsed = toml_edit::Key::parse(key).unwrap_or_default();
+    let (mut names, mut parts) = (String::new(), key.split('['));
+    names += parts.next().unwrap_or_default();
+    for part in parts {
+        let position = part.split_once(']').filter(|(at, _)| at.bytes().all(|digit| digit.is_ascii_digit()));
+        names += &position.map_or_else(|| format!("[{part}"), |(_, rest)| rest.to_owned());
+    }
+    let parsed = toml_edit::Key::parse(&names).unwrap_or_default();
     parsed.iter().map(|key| key.get().to_owned()).collect()
 }
 

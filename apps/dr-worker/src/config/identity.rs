@@ -56,8 +56,9 @@ impl From<HookName> for Helper {
 table! {
     /// `user` and `group` of a job.
     pub(super) struct UserKeys {
-        /// User that the job runs as, by name or number; only for a worker that is root, or has CAP_SETUID, CAP_SETGID and CAP_KILL.
-        /// Default: the worker's user. Hooks, checks, measure and fence commands run as that user too.
+        /// User that the job or the process runs as, by name or number; only for a worker that is root, or has CAP_SETUID,
+        /// CAP_SETGID and CAP_KILL. Default: the job's for a process, the worker's for a job. Hooks, checks, measure and fence
+        /// commands of a job run as its user too.
         user: Option<String> = None => optional().example("\"ledger\"");
         /// Group that it runs as. Default: the group of `user`.
         group: Option<String> = None => optional().example("\"ledger\"");

@@ -111,12 +111,17 @@ impl JobConfig {
         let spec = Arc::make_mut(&mut self.spec);
         spec.freezes = matches!(self.policy.election.on_pause, OnPause::Freeze { .. });
         (spec.output, spec.output_limit) = self.output.clone().output();
-        if let ReadyProbe::None { after } = spec.ready
-            && after >= timeout
-        {
+        // Each is started once the one before has run for so long.
+        let runs_for = |program: JobSpec| match program.ready {
+            ReadyProbe::None { after } => after,
+            _ => Duration::ZERO,
+        };
+        let after: Duration = spec.programs().into_iter().map(runs_for).sum();
+        if after >= timeout {
+            let key = if spec.processes.is_empty() { "ready" } else { "process" };
             let wrong =
                 format!("after is {after:?}, but a takeover fails after {timeout:?} (takeover_timeout)");
-            section.problem("ready", wrong);
+            section.problem(key, wrong);
         }
         if let Some(longest) = spec.fence.as_ref().map(Fence::longest).filter(|longest| *longest >= timeout) {
             let wrong = format!(

@@ -64,7 +64,7 @@ pub(super) fn in_full(keys: &[Key], path: &str, jobs: &[&str]) -> Vec<(String, &
             let name = toml_edit::Key::new(*name);
             let path = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
             match &key.of {
-                Of::Value { .. } => all.push((path, key.sentence)),
+                Of::Value { .. } | Of::Table { shape: Shape::List, .. } => all.push((path, key.sentence)),
                 Of::Table { keys, .. } => all.extend(in_full(keys, &path, jobs)),
             }
         }
@@ -99,12 +99,18 @@ pub(super) enum Of {
         schema: schemars::Schema,
     },
     /// Keys.
-    Table {
-        keys: Vec<Key>,
-        /// Whether nothing in it has a default unless it is set.
-        #[cfg_attr(not(test), expect(dead_code, reason = "only config/base.toml is made of it"))]
-        is_optional: bool,
-    },
+    Table { keys: Vec<Key>, shape: Shape },
+}
+
+/// How a table is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// It is read whether it is set or not.
+    Always,
+    /// Nothing in it has a default unless it is set.
+    Optional,
+    /// It is one of an array.
+    List,
 }
 
 /// What is declared of a key besides its name, its type, its default and its sentence.
@@ -124,6 +130,8 @@ pub(super) struct Terms {
     pub(super) set: Option<&'static str>,
     /// What it is for, if it must be set.
     pub(super) required: Option<&'static str>,
+    /// The key that can be set instead of it.
+    pub(super) instead: Option<&'static str>,
     /// Whether a job's recipe may be another one than `elector`.
     pub(super) any_recipe: bool,
     /// Whether the kind of the table must be set.

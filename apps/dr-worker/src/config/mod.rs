@@ -10,6 +10,7 @@ mod check;
 mod dates;
 mod drill_orders;
 mod drill_plan;
+mod exit_codes;
 mod fence;
 mod file;
 mod hook;
@@ -29,6 +30,8 @@ mod policy;
 mod probe;
 mod probes;
 mod problem;
+mod process;
+mod programs;
 mod reader;
 mod runnable;
 mod size;
@@ -79,10 +82,14 @@ pub use overlay::{OverlayChange, Usable, check_overlay, overlay_changes, overlay
 pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
+pub use process::ProcessSpec;
+pub(crate) use process::process_name;
+pub(crate) use programs::{program_name, split_name};
 pub use reader::Shown;
 pub use runnable::{SpecError, SpecErrors};
 pub(crate) use spec::{
-    DR_REHEARSAL, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED, STANDBY_VARIABLES,
+    DR_PROCESS, DR_REHEARSAL, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED,
+    STANDBY_VARIABLES,
 };
 pub use spec::{JobSpec, Measure};
 pub use standby::{RoleChange, StandbySpec};
@@ -95,7 +102,7 @@ pub(crate) use zookeeper::{CREDENTIALS, unreadable};
 pub use key::Effect;
 
 use job_guard::own_file;
-use key::{ANY, Key, Of, Reach, Terms};
+use key::{ANY, Key, Of, Reach, Shape, Terms};
 use reader::{Findings, Section};
 use table::{ConfigField, Table as _, later, nested, table, unread};
 use tree::Node;
@@ -161,10 +168,10 @@ impl ConfigField<Vec<JobConfig>> for JobTables {
         let sentence = "A job: a program that runs on the leader only. Any number of jobs, each with an election of its own. Its \
             environment: DR_JOB, DR_MEMBER, DR_SITE, DR_SLOT, DR_TERM, DR_FENCING_TOKEN, DR_CAUSE, DR_PREVIOUS_LEADER, \
             DR_PREVIOUS_SITE.";
-        let job = Of::Table { keys: JobConfig::default().keys(), is_optional: false };
+        let job = Of::Table { keys: JobConfig::default().keys(), shape: Shape::Always };
         let terms = Terms { name: "orders", ..Terms::default() };
         let job = Key { name: ANY, sentence, terms, of: job };
-        let of = Of::Table { keys: vec![job], is_optional: false };
+        let of = Of::Table { keys: vec![job], shape: Shape::Always };
         keys.push(Key { name, sentence: "", terms: Terms::default(), of });
     }
 }

@@ -171,6 +171,16 @@ impl OperatorConfig {
     }
 }
 
+/// Whether these settings of a job have its program, or its processes.
+fn has_programs(root: &Node, job: &str) -> bool {
+    let inside = |node: &Node, key: &str| match node.structured() {
+        Value::Table(table) => table.get(key).cloned(),
+        _ => None,
+    };
+    let job = inside(root, "job").and_then(|jobs| inside(&jobs, job));
+    job.is_some_and(|job| ["command", "process"].into_iter().any(|key| inside(&job, key).is_some()))
+}
+
 /// Checks a file that is to become the overlay of a job, with all other settings of these sources. Nodes may have others, so
 /// each checks it again.
 ///
@@ -185,12 +195,14 @@ pub fn check_overlay(sources: &Sources, job: &str, path: &Path, text: &str) -> R
     // The others may take it.
     let overlays = if overlays == Overlays::Off { Overlays::Safe } else { overlays };
     let node = read(job, &Text::File { path: Arc::from(path), text }, overlays)?;
-    // An operator's own configuration may not have the job.
-    let command = Text::Overlay { version: 0, text: "command = [\"true\"]" };
-    let mut with_command = layers::of_job(job, &command)?;
-    lay(&mut with_command, root);
-    root = with_command;
     lay(&mut root, node);
+    // An operator's own configuration may not have the job.
+    if !has_programs(&root, job) {
+        let command = Text::Overlay { version: 0, text: "command = [\"true\"]" };
+        let mut with_command = layers::of_job(job, &command)?;
+        lay(&mut with_command, root);
+        root = with_command;
+    }
     // Nothing but this job, with the policy that it takes over.
     let table = format!("job.{}", toml_edit::Key::new(job));
     let matters =

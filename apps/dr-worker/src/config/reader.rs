@@ -235,6 +235,28 @@ impl<'a> Section<'a> {
         section.report_unknown();
     }
 
+    /// Reads each table of an array below this one.
+    pub(super) fn declared_tables<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Section<'_>) -> T,
+    ) -> Vec<T> {
+        let Some(node) = self.ask(key) else { return Vec::new() };
+        let path = self.key(key);
+        let Value::Array(all) = node.structured() else {
+            self.problem(key, format!("expected an array of tables: [[{path}]]"));
+            return Vec::new();
+        };
+        let read_one = |(at, node): (usize, &Node)| {
+            let mut section =
+                Section::of(format!("{path}[{at}]"), Some(node), self.unset.clone(), self.findings);
+            let result = read(&mut section);
+            section.report_unknown();
+            result
+        };
+        all.iter().enumerate().map(read_one).collect()
+    }
+
     /// Comes back to a table below this one, whose keys have been read.
     pub(super) fn again<T>(&mut self, key: &str, check: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let node = self.table.get(key).filter(|node| matches!(node.structured(), Value::Table(_))).cloned();

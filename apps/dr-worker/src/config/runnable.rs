@@ -1,17 +1,20 @@
 //! Whether a job can run on this node: looks at programs, directories and values, and starts nothing.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::iter::zip;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use job_guard::{JobOutput, ReadyProbe};
+use job_guard::{JobOutput, Limits, ReadyProbe, RunAs};
 use nix::unistd::{AccessFlags, access};
 
 use super::hook::HookName;
 use super::identity::check_run_as;
 use super::limits::check_limits;
 use super::spec::{
-    DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES, STANDBY_VARIABLES,
+    DR_PROCESS, DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES,
+    STANDBY_VARIABLES,
 };
 use super::standby::RoleChange;
 use crate::host_fault::HostFault;
@@ -40,38 +43,13 @@ impl JobSpec {
     /// Every fault, each with its key.
     pub fn check(&self) -> Result<(), SpecErrors> {
         let mut faults = Faults { prefix: format!("job.{}", self.name), spec: self, found: Vec::new() };
-        let has_dir = self.working_dir.as_deref().is_none_or(|dir| {
-            let is_dir = dir.is_dir();
-            if !is_dir {
-                let why = format!("{} is not a directory", dir.display());
-                faults.add("working_dir", HostFault { why, may_pass: !dir.exists() });
-            }
-            is_dir
-        });
-        for name in self.env.keys() {
-            let key = format!("env.{name}");
-            let leadership = LEADERSHIP_VARIABLES.iter();
-            let set_by_worker =
-                leadership.chain(&HOOK_VARIABLES).chain(&FENCE_VARIABLES).chain(&[DR_REHEARSAL, DR_RUN]);
-            let has_role = self.standby.is_some() && STANDBY_VARIABLES.contains(&name.as_str());
-            if has_role || set_by_worker.into_iter().any(|set| set == name) {
-                faults.add(&key, "is set by the worker for each leadership".to_owned());
-            } else if name.is_empty() || name.contains(['=', '\0']) {
-                faults.add(&key, "is not the name of an environment variable".to_owned());
-            }
+        let has_dir = faults.check_dir();
+        faults.check_env(&self.env);
+        if self.processes.is_empty() {
+            faults.check_program(has_dir);
         }
-        for (name, value) in &self.env {
-            if let Some(why) = not_passed(value, name.len() + 1) {
-                faults.add(&format!("env.{name}"), why);
-            }
-        }
-        // A relative program in a missing directory would be reported twice.
-        faults.check_command("command", &self.command, has_dir);
-        faults.check_probe("ready", &self.ready, has_dir);
-        for (key, check) in [("liveness", &self.liveness), ("fitness", &self.fitness)] {
-            if let Some(check) = check {
-                faults.check_probe(key, &check.probe, has_dir);
-            }
+        if let Some(check) = &self.fitness {
+            faults.check_probe("fitness", &check.probe, has_dir);
         }
         if let Some(probe) = &self.drill.probe {
             faults.check_probe("drill.probe", probe, has_dir);
@@ -91,10 +69,7 @@ impl JobSpec {
             faults.check_command("rehearsal.command", command, has_dir);
         }
         faults.check_output();
-        let run_as = self.run_as.as_ref().map_or(Ok(()), check_run_as);
-        for (key, problem) in [run_as, check_limits(&self.limits)].into_iter().filter_map(Result::err) {
-            faults.add(key, problem);
-        }
+        faults.check_host(self.run_as.as_ref(), &self.limits);
         for name in HookName::ALL {
             if let Some(hook) = self.hooks.get(name) {
                 faults.check_command(&format!("hooks.{name}.command"), &hook.command, has_dir);
@@ -115,7 +90,17 @@ impl JobSpec {
                 }
             }
         }
-        if faults.found.is_empty() { Ok(()) } else { Err(SpecErrors(faults.found)) }
+        let mut found = faults.found;
+        for (at, (process, program)) in zip(&self.processes, self.programs()).enumerate() {
+            let prefix = format!("job.{}.process[{at}]", self.name);
+            let mut faults = Faults { prefix, spec: &program, found };
+            let has_dir = if process.working_dir.is_some() { faults.check_dir() } else { has_dir };
+            faults.check_env(&process.env);
+            faults.check_program(has_dir);
+            faults.check_host(process.run_as.as_ref(), &process.limits);
+            found = faults.found;
+        }
+        if found.is_empty() { Ok(()) } else { Err(SpecErrors(found)) }
     }
 }
 
@@ -128,6 +113,54 @@ struct Faults<'a> {
 impl Faults<'_> {
     fn add(&mut self, key: &str, fault: impl Into<HostFault>) {
         self.found.push(SpecError { key: format!("{}.{key}", self.prefix), fault: fault.into() });
+    }
+
+    /// Whether the working directory is one.
+    fn check_dir(&mut self) -> bool {
+        let Some(dir) = self.spec.working_dir.as_deref().filter(|dir| !dir.is_dir()) else { return true };
+        let why = format!("{} is not a directory", dir.display());
+        self.add("working_dir", HostFault { why, may_pass: !dir.exists() });
+        false
+    }
+
+    fn check_env(&mut self, env: &BTreeMap<String, String>) {
+        for name in env.keys() {
+            let key = format!("env.{name}");
+            let leadership = LEADERSHIP_VARIABLES.iter();
+            let set_by_worker = leadership.chain(&HOOK_VARIABLES).chain(&FENCE_VARIABLES).chain(&[
+                DR_REHEARSAL,
+                DR_PROCESS,
+                DR_RUN,
+            ]);
+            let has_role = self.spec.standby.is_some() && STANDBY_VARIABLES.contains(&name.as_str());
+            if has_role || set_by_worker.into_iter().any(|set| set == name) {
+                self.add(&key, "is set by the worker for each leadership".to_owned());
+            } else if name.is_empty() || name.contains(['=', '\0']) {
+                self.add(&key, "is not the name of an environment variable".to_owned());
+            }
+        }
+        for (name, value) in env {
+            if let Some(why) = not_passed(value, name.len() + 1) {
+                self.add(&format!("env.{name}"), why);
+            }
+        }
+    }
+
+    fn check_program(&mut self, has_dir: bool) {
+        // A relative program in a missing directory would be reported twice.
+        self.check_command("command", &self.spec.command, has_dir);
+        self.check_probe("ready", &self.spec.ready, has_dir);
+        if let Some(check) = &self.spec.liveness {
+            self.check_probe("liveness", &check.probe, has_dir);
+        }
+    }
+
+    /// Whether this host allows that user and these limits.
+    fn check_host(&mut self, run_as: Option<&RunAs>, limits: &Limits) {
+        let run_as = run_as.map_or(Ok(()), check_run_as);
+        for (key, problem) in [run_as, check_limits(limits)].into_iter().filter_map(Result::err) {
+            self.add(key, problem);
+        }
     }
 
     fn check_probe(&mut self, name: &str, probe: &ReadyProbe, has_dir: bool) {

@@ -11,6 +11,7 @@ use job_guard::{
 use super::{
     check::CheckKeys,
     drill_orders::{JobDrill, Rehearsal},
+    exit_codes::ExitKeys,
     fence::Fence,
     hook::Hooks,
     identity::{Helper, UserKeys},
@@ -18,9 +19,10 @@ use super::{
     limits::LimitKeys,
     parse::{DAY, HOUR, MILLISECOND, MINUTE, SECOND},
     probe::ReadyKeys,
+    process::{self, ProcessSpec},
     reader::Section,
     standby::StandbySpec,
-    table::{flat_as, nested, nested_as, optional, optional_nested, required, table, unread, value},
+    table::{each, flat_as, nested, nested_as, optional, optional_nested, required, table, unread, value},
 };
 
 /// How long before the end of the lease the worker orders the end of a frozen job: the order must arrive before the guard
@@ -40,6 +42,9 @@ pub(crate) const LEADERSHIP_VARIABLES: [&str; 9] = [
     "DR_PREVIOUS_LEADER",
     "DR_PREVIOUS_SITE",
 ];
+
+/// The environment variable with the name of a process, in a job that has several.
+pub(crate) const DR_PROCESS: &str = "DR_PROCESS";
 
 /// The environment variable that a rehearsal has, with the value 1: it must change nothing that is in use.
 pub(crate) const DR_REHEARSAL: &str = "DR_REHEARSAL";
@@ -70,7 +75,7 @@ table! {
         /// Program and arguments. A path, or a name in PATH; no shell.
         pub command: Vec<String> = Vec::new() => required(
             "the program to run on the leader and its arguments, such as [\"/usr/bin/job\", \"--fast\"]"
-        ).job().set("[\"ledger\", \"run\", \"--orders\", \"/var/lib/dr-worker/orders.csv\"]");
+        ).unless("process").job().set("[\"ledger\", \"run\", \"--orders\", \"/var/lib/dr-worker/orders.csv\"]");
         /// Variables added to the worker's environment. Here: where the ledger is stored. For two real sites use a store that
         /// both reach: postgres://ledger@db:5432/ledger
         pub env: BTreeMap<String, String> = BTreeMap::new() => value().job().set(
@@ -140,6 +145,9 @@ table! {
         pub after: Vec<String> = Vec::new() => value().applied().check(|jobs: &Vec<String>| listed_twice(jobs));
         /// Whether the program is restarted when the leader of a job in `after` has changed.
         pub restart_with: bool = false => value().applied();
+        /// Programs that run together on the leader, instead of `command`: each is started once those before it are ready, and they
+        /// are stopped in reverse. See docs/several-processes.md.
+        pub processes as process: Vec<ProcessSpec> = Vec::new() => each(ProcessSpec::default()).job().overlay(Reach::Node);
         /// Drills of this job on this node.
         pub drill: JobDrill = JobDrill::default() => nested().applied().inherits("drill");
         /// Rehearsal of this job on a standby member: it is started with DR_REHEARSAL=1 and without DR_TERM and DR_FENCING_TOKEN,
@@ -169,41 +177,9 @@ fn check_restart(restart: &mut RestartPolicy, section: &mut Section<'_>) {
     }
 }
 
-table! {
-    #[derive(Clone)]
-    struct ExitKeys {
-        /// It is not restarted, and the member leads on without it.
-        stay_down: Vec<u32> = Vec::new() => value().overlay(Reach::StayDown).check(|codes: &Vec<u32>| no_exit_code(codes));
-        /// It can't run on this node: the member gives up leadership, and is excluded for policy.exclusion.
-        not_here: Vec<u32> = Vec::new() => value().check(|codes: &Vec<u32>| no_exit_code(codes));
-    }
-    check ExitKeys::check;
-}
-
-fn no_exit_code(codes: &[u32]) -> Option<String> {
-    let code = codes.iter().find(|code| **code > 255)?;
-    Some(format!("{code} is not an exit code; 0 to 255 is valid"))
-}
-
 fn listed_twice(names: &[String]) -> Option<String> {
     let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
     twice.map(|(_, name)| format!("{name:?} is listed twice; list it once"))
-}
-
-impl ExitKeys {
-    fn check(&mut self, section: &mut Section<'_>) {
-        if let Some(code) = self.not_here.iter().find(|code| self.stay_down.contains(code)) {
-            section.problem("not_here", format!("{code} is in stay_down too; it can mean only one of them"));
-        }
-    }
-}
-
-impl From<ExitKeys> for ExitCodes {
-    fn from(ExitKeys { stay_down, not_here }: ExitKeys) -> Self {
-        let [stay_down, not_here] =
-            [stay_down, not_here].map(|codes| codes.into_iter().map(u32::cast_signed).collect());
-        Self { stay_down, not_here }
-    }
 }
 
 table! {
@@ -250,6 +226,7 @@ impl JobSpec {
         if self.restart_with && self.after.is_empty() {
             section.problem("restart_with", "it needs `after` as well");
         }
+        process::check_together(&self.processes, self.stop_timeout, section);
         if self.run_as.is_none() && !self.as_worker.is_empty() && !section.has("user") {
             section.problem("as_worker", "it needs `user` as well");
         }

@@ -15,7 +15,7 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use super::{
-    key::{ANY, Effect, Key, Of, Reach, Terms},
+    key::{ANY, Effect, Key, Of, Reach, Shape, Terms},
     layers::KIND,
     parse::Parse,
     reader::Section,
@@ -161,6 +161,12 @@ impl<F> Rule<F> {
         self
     }
 
+    /// It need not be set if this key is.
+    pub(super) fn unless(mut self, other: &'static str) -> Self {
+        self.terms.instead = Some(other);
+        self
+    }
+
     /// An example of a name that the user chooses.
     pub(super) fn name(mut self, name: &'static str) -> Self {
         self.terms.name = name;
@@ -257,7 +263,8 @@ impl<T: Parse, const OPTIONAL: bool> Rule<Leaf<T, OPTIONAL>> {
 impl<T: Parse, const OPTIONAL: bool> Rule<Leaf<T, OPTIONAL>> {
     /// The value of the key, if it is set and can be used.
     fn take(&self, key: &'static str, section: &mut Section<'_>) -> Option<T> {
-        if let Some(meaning) = self.terms.required.filter(|_| !section.has(key)) {
+        let is_set = section.has(key) || self.terms.instead.is_some_and(|other| section.has(other));
+        if let Some(meaning) = self.terms.required.filter(|_| !is_set) {
             return section.missing::<T>(key, meaning);
         }
         let value = section.optional(key)?;
@@ -326,7 +333,7 @@ impl<T: Table> ConfigField<T> for Rule<Inner> {
     }
 
     fn describe(self, key: (&'static str, &'static str), value: &T, keys: &mut Vec<Key>) {
-        keys.push(self.key(key, Of::Table { keys: value.keys(), is_optional: false }));
+        keys.push(self.key(key, Of::Table { keys: value.keys(), shape: Shape::Always }));
     }
 }
 
@@ -346,7 +353,7 @@ impl<K: Table + Clone + Into<T>, T> ConfigField<T> for Rule<As<K>> {
     }
 
     fn describe(self, key: (&'static str, &'static str), _: &T, keys: &mut Vec<Key>) {
-        let of = Of::Table { keys: self.form.0.keys(), is_optional: false };
+        let of = Of::Table { keys: self.form.0.keys(), shape: Shape::Always };
         keys.push(self.key(key, of));
     }
 }
@@ -374,7 +381,7 @@ impl<K: Table + Clone + Into<Option<T>>, T> ConfigField<Option<T>> for Rule<Mayb
         let inside = self.form.0.keys().into_iter();
         let inside =
             inside.map(|key| if has_kind && key.name == KIND { key.with_default(None) } else { key });
-        let of = Of::Table { keys: inside.collect(), is_optional: true };
+        let of = Of::Table { keys: inside.collect(), shape: Shape::Optional };
         keys.push(self.key(key, of));
     }
 }
@@ -404,7 +411,30 @@ impl<K: Table + Clone + Into<Option<T>>, T> ConfigField<BTreeMap<String, T>> for
             &BTreeMap::<String, T>::new(),
             &mut named,
         );
-        keys.push(self.key((name, ""), Of::Table { keys: named, is_optional: false }));
+        keys.push(self.key((name, ""), Of::Table { keys: named, shape: Shape::Always }));
+    }
+}
+
+/// Tables in an array, in their order.
+pub(super) struct Each<K>(K);
+
+/// An array of tables with these defaults.
+pub(super) fn each<K>(keys: K) -> Rule<Each<K>> {
+    Rule::new(Each(keys))
+}
+
+impl<K: Table + Clone + Into<T>, T> ConfigField<Vec<T>> for Rule<Each<K>> {
+    fn read(self, key: &'static str, value: &mut Vec<T>, section: &mut Section<'_>) {
+        *value = section.declared_tables(key, |section| {
+            let mut read = self.form.0.clone();
+            read.read(section);
+            read.into()
+        });
+    }
+
+    fn describe(self, key: (&'static str, &'static str), _: &Vec<T>, keys: &mut Vec<Key>) {
+        let of = Of::Table { keys: self.form.0.keys(), shape: Shape::List };
+        keys.push(self.key(key, of));
     }
 }
 
@@ -432,7 +462,7 @@ impl<K: Table + Clone + Into<Option<T>>, T> ConfigField<BTreeMap<String, T>> for
         _: &BTreeMap<String, T>,
         keys: &mut Vec<Key>,
     ) {
-        let of = Of::Table { keys: self.form.0.keys(), is_optional: true };
+        let of = Of::Table { keys: self.form.0.keys(), shape: Shape::Optional };
         keys.push(self.key((ANY, sentence), of));
     }
 }
@@ -504,6 +534,6 @@ impl<T: Table> ConfigField<T> for Rule<Later> {
     }
 
     fn describe(self, key: (&'static str, &'static str), value: &T, keys: &mut Vec<Key>) {
-        keys.push(self.key(key, Of::Table { keys: value.keys(), is_optional: false }));
+        keys.push(self.key(key, Of::Table { keys: value.keys(), shape: Shape::Always }));
     }
 }

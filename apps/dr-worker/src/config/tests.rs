@@ -5,6 +5,7 @@ mod documents;
 mod keys;
 mod overlay;
 mod policy;
+mod processes;
 mod reference;
 mod sample;
 mod schema;

@@ -49,7 +49,9 @@ impl fmt::Display for Origin {
             Self::Variable { name } => write!(f, "environment variable {name}"),
             Self::Set { text } => match text.split_once('=') {
                 // What a job gets in its environment may well be a secret.
-                Some((key, _)) if key.contains(".env") => write!(f, "--set {key}=..."),
+                Some((key, _)) if key.contains(".env") || key.ends_with(".process") => {
+                    write!(f, "--set {key}=...")
+                }
                 _ => write!(f, "--set {}", mask(text)),
             },
         }

@@ -191,16 +191,17 @@ async fn read_one(
         Err(ReadError::NoElection(path)) => return Ok(Read::Gone(path)),
         snapshot => snapshot?,
     };
-    let (skipped, planned_stops, standbys, problems, of_workers) = tokio::join!(
+    let (skipped, planned_stops, standbys, processes, problems, of_workers) = tokio::join!(
         statuses.skipped(job, &snapshot),
         statuses.planned_stops(job, &snapshot),
         statuses.standbys(job, &snapshot),
+        statuses.processes(job, &snapshot),
         diagnose(observer, &operator.config.zookeeper, job, &paths, &snapshot),
         statuses.problems(&snapshot)
     );
     let problems = problems?.into_iter().chain(of_workers).chain(local.problems(&paths)).collect();
     let cluster = Cluster::new(operator.root(), job, snapshot, unix_ms());
-    Ok(Read::Cluster(Box::new(Cluster { skipped, planned_stops, standbys, problems, ..cluster })))
+    Ok(Read::Cluster(Box::new(Cluster { skipped, planned_stops, standbys, processes, problems, ..cluster })))
 }
 
 fn print(clusters: &[Cluster], how: Output) -> Result<(), Error> {
@@ -253,6 +254,7 @@ fn in_force(cluster: &Cluster) -> Vec<String> {
         lines.push(format!("  not decided: {why}"));
     }
     lines.extend(cluster.planned_stops.iter().map(|stop| format!("  {stop}")));
+    lines.extend(cluster.processes.iter().map(|process| format!("  {process}")));
     lines.extend(cluster.standbys.iter().map(|standby| format!("  {standby}")));
     if let OrderedBy { reason: Some(reason), by, at_ms } = &cluster.latest_order {
         lines.push(format!("  latest order by {by} at {}: {reason}", moment(*at_ms)));

@@ -19,12 +19,12 @@ use super::{
 };
 use crate::{
     commands::which_job,
-    config::{NodeConfig, Sources},
+    config::{NodeConfig, Sources, process_name},
     error::Error,
     typed::Typed,
     view::is_absent,
     wall::unix_ms,
-    worker::job::{ShownLine, kept_name},
+    worker::job::{ShownLine, WhoseOutput},
 };
 
 #[derive(Debug, Args)]
@@ -35,6 +35,9 @@ pub(super) struct LogsArguments {
     /// Show the output of the job's standby.
     #[arg(long)]
     standby: bool,
+    /// Show the output of this process of the job [default: all].
+    #[arg(long, value_name = "NAME", value_parser = process_name, conflicts_with = "standby")]
+    process: Option<String>,
     /// Number of lines.
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = ShownLine::USUAL)]
     lines: usize,
@@ -76,16 +79,16 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
     let unreadable = |error: io::Error| {
         Error::Failed(format!("can't read the output of job {job}: {error}; run this as the worker's user"))
     };
-    let name = kept_name(job, logs.standby);
+    let whose = WhoseOutput::of(logs.standby, logs.process.as_deref());
     if logs.follow && configured.iter().any(|name| name == job) {
-        let mut followed = kept.follow(&name).map_err(unreadable)?;
+        let mut followed = whose.follow(&kept, job).map_err(unreadable)?;
         let mut lines = followed.more().map_err(unreadable)?;
         if lines.is_empty() {
             show_leader(logs, job, &id, sources, None);
         }
         lines.drain(..lines.len().saturating_sub(logs.lines));
         loop {
-            lines.into_iter().try_for_each(|line| print(line.into(), how))?;
+            lines.into_iter().try_for_each(|line| print(line, how))?;
             if output::is_unread() {
                 return Ok(());
             }
@@ -93,7 +96,7 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
             lines = followed.more().map_err(unreadable)?;
         }
     }
-    let last = kept.last(&name, logs.lines).map_err(unreadable)?;
+    let last = whose.last(&kept, job, logs.lines).map_err(unreadable)?;
     let Some(last) = last else {
         if !configured.iter().any(|name| name == job) {
             return Err(Error::Usage(format!(
@@ -101,13 +104,14 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
             )));
         }
         let dir = state_dir.display();
+        let of = logs.process.as_ref().map(|process| format!("process {process} of ")).unwrap_or_default();
         output::print_progress(format_args!(
-            "no output of job {job} of {id} is kept in {dir}: it has not run there"
+            "no output of {of}job {job} of {id} is kept in {dir}: it has not run there"
         ));
         show_leader(logs, job, &id, sources, Some(how));
         return Ok(());
     };
-    last.into_iter().try_for_each(|line| print(line.into(), how))?;
+    last.into_iter().try_for_each(|line| print(line, how))?;
     if !logs.standby {
         show_leader(logs, job, &id, sources, None);
     }
@@ -190,7 +194,8 @@ async fn fetch(
     let url = record.http.as_deref().ok_or_else(|| failed("its worker has no HTTP endpoints"))?;
     let workers = operator.workers().ok_or_else(|| failed("http.tls can't be used here"))?;
     let standby = if logs.standby { "&standby=true" } else { "" };
-    let endpoint = format!("{url}/logs?job={job}&lines={}{standby}", logs.lines);
+    let process = logs.process.as_ref().map(|process| format!("&process={process}")).unwrap_or_default();
+    let endpoint = format!("{url}/logs?job={job}&lines={}{standby}{process}", logs.lines);
     let asked = workers.read(&endpoint, ShownLine::MOST);
     let refused = format!("no answer from {url}/logs, or its http.access admits no certificate of this node");
     let body = tokio::time::timeout(QUESTION, asked).await.ok().flatten().ok_or_else(|| failed(&refused))?;
@@ -206,9 +211,10 @@ fn print(line: ShownLine, how: Output) -> Result<(), Error> {
     match how {
         Output::Json => output::print_json(&line),
         Output::Pretty => {
-            let ShownLine { time, stream, line } = line;
+            let ShownLine { time, stream, process, line } = line;
+            let process = process.map(|process| format!("{}  ", shown(&process))).unwrap_or_default();
             output::print(format_args!(
-                "{}  {:6}  {}",
+                "{}  {:6}  {process}{}",
                 shown(&time),
                 shown(&stream),
                 shown(&strip_str(&line).to_string())

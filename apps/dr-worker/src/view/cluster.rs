@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{PlannedStop, ProblemRow, StandbyRow};
+use super::{PlannedStop, ProblemRow, ProcessRow, StandbyRow};
 use crate::{schema::Object, wall::moment};
 
 /// An election: its members, leaders, successors and the last decision.
@@ -97,6 +97,8 @@ pub struct Cluster {
     pub planned_stops: Vec<PlannedStop>,
     /// The standbys of the job, as far as their workers answered; only in `list`.
     pub standbys: Vec<StandbyRow>,
+    /// The processes of the job on its leaders, if it has several, as far as their workers answered; only in `list`.
+    pub processes: Vec<ProcessRow>,
     /// Problems of the election, and the commands that fix them.
     pub problems: Vec<ProblemRow>,
     /// Unreadable znodes.
@@ -375,6 +377,7 @@ impl Cluster {
             requests: snapshot.requests.into_iter().map(OpenRequest::new).collect(),
             planned_stops: Vec::new(),
             standbys: Vec::new(),
+            processes: Vec::new(),
             problems: Vec::new(),
             unreadable: snapshot.unreadable,
         }

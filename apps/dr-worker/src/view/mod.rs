@@ -24,4 +24,4 @@ pub use problems::{GhostRow, ProblemRow};
 pub(crate) use restartable::tests::{NOW_MS, snapshot as sample};
 pub use restartable::{Hindrance, Restartable};
 pub use simulated::{Simulated, SimulatedSlot, WhatIf};
-pub use statuses::{PlannedStop, StandbyRow};
+pub use statuses::{PlannedStop, ProcessRow, StandbyRow};

@@ -52,6 +52,33 @@ pub struct StandbyRow {
     pub pid: Option<u64>,
 }
 
+/// One of several processes of a job on its leader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ProcessRow {
+    /// The leader.
+    pub member: String,
+    /// Its name in the job.
+    pub process: String,
+    /// Its state.
+    pub state: String,
+    /// Its main process, while there is one.
+    pub pid: Option<u64>,
+    /// How often it has ended and was restarted.
+    pub restarts: u64,
+}
+
+impl fmt::Display for ProcessRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { member, process, state, pid, restarts } = self;
+        write!(f, "process {process} on {member}: {state}")?;
+        pid.map_or(Ok(()), |pid| write!(f, ", pid {pid}"))?;
+        match restarts {
+            0 => Ok(()),
+            times => write!(f, ", ended {times} times"),
+        }
+    }
+}
+
 impl fmt::Display for StandbyRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { member, state, pid } = self;
@@ -151,6 +178,27 @@ impl WorkerStatuses {
             })
         });
         stream::iter(asked).buffered(ASKED_AT_ONCE).filter_map(ready).collect().await
+    }
+
+    /// The processes of the job on its leaders, as far as their workers answered, if it has several.
+    pub(crate) async fn processes(&self, job: &str, snapshot: &Snapshot) -> Vec<ProcessRow> {
+        let mut rows = Vec::new();
+        for leader in snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record) {
+            let record = snapshot.members.iter().find(|member| member.ballot == leader.ballot);
+            let Some(record) = record else { continue };
+            let Some(status) = self.of(record).await else { continue };
+            let each = status["jobs"][job]["process"]["processes"].as_array().into_iter().flatten();
+            rows.extend(each.filter_map(|process| {
+                Some(ProcessRow {
+                    member: record.member.to_string(),
+                    process: shown(process["name"].as_str()?).to_string(),
+                    state: shown(process["state"].as_str()?).to_string(),
+                    pid: process["pid"].as_u64(),
+                    restarts: process["restarts"].as_u64().unwrap_or_default(),
+                })
+            }));
+        }
+        rows
     }
 
     /// The answer of the worker of this member.

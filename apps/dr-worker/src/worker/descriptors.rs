@@ -9,7 +9,7 @@ use std::{io, sync::OnceLock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
-    config::{Check, HookMode, HookName, JobConfig, JobOutput, ReadyProbe},
+    config::{Check, HookMode, HookName, JobConfig, JobOutput, JobSpec, ReadyProbe},
     error::Error,
 };
 
@@ -103,11 +103,15 @@ fn of_job(job: &JobConfig) -> u64 {
         ReadyProbe::Exec { .. } => STARTING,
     };
     let of_check = |check: &Option<Check>| check.as_ref().map_or(0, |check| of_probe(&check.probe));
-    let probes = of_probe(&spec.ready).max(of_check(&spec.liveness)) + of_check(&spec.fitness);
+    let output = u64::from(spec.output != JobOutput::Log);
+    let of_program = |program: &JobSpec| {
+        let probes = of_probe(&program.ready).max(of_check(&program.liveness));
+        RUNNING + output + STARTING + probes
+    };
+    let programs: u64 = spec.programs().iter().map(of_program).sum();
     let hooks = || HookName::ALL.into_iter().filter_map(|name| spec.hooks.get(name));
     let sync = spec.fence.is_some() || hooks().any(|hook| hook.mode == HookMode::Sync);
     let beside = hooks().map(|hook| u64::from(hook.mode == HookMode::Async)).sum::<u64>();
     let others = u64::from(sync) + beside + u64::from(spec.measure.is_some());
-    let output = u64::from(spec.output != JobOutput::Log);
-    RUNNING + output + STARTING + probes + others * STARTING
+    programs + of_check(&spec.fitness) + others * STARTING
 }

@@ -34,6 +34,7 @@ mod init;
 mod job_exit_codes;
 mod job_limits;
 mod job_output;
+mod job_processes;
 mod job_requests;
 mod kubernetes;
 mod log_blocked;

@@ -43,6 +43,7 @@ pub(crate) fn spec(tree: &Tree, script: &str) -> JobSpec {
         standby: None,
         after: Vec::new(),
         restart_with: false,
+        processes: Vec::new(),
         drill: JobDrill::default(),
         rehearsal: Default::default(),
     }

@@ -55,12 +55,12 @@ pub struct Job {
     pub journal_fields: BTreeMap<String, String>,
     /// The programs that it consists of, in the order of their start. Empty: it is one program, `command`. Otherwise only `name`,
     /// `stop_timeout` and `restart` of this description count, for all of them together.
-    pub processes: Vec<Process>,
+    pub processes: Vec<JobProcess>,
 }
 
 /// One of several programs of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct JobProcess {
     /// Its name in the job.
     pub name: String,
     /// The program; its own `restart` is not used. Its `name` must differ from those of all other jobs and processes. The

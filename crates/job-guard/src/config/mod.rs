@@ -9,7 +9,7 @@ mod signal;
 mod size;
 
 pub use identity::{Identity, RunAs, UserError};
-pub use job::{ExitCodes, Job, KILL_RESERVE, OnExit, Process, RestartPolicy};
+pub use job::{ExitCodes, Job, JobProcess, KILL_RESERVE, OnExit, RestartPolicy};
 pub use limits::Limits;
 pub use output::{JobOutput, RotatedFile};
 pub use probe::{Check, ReadyProbe};

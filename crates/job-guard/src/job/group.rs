@@ -3,7 +3,7 @@
 //! ```text
 //!   stop requests ─┐                                    ┌─▶ JobRun of process 1 ─▶ its guard
 //!   ends, readiness ┴─▶ GroupSupervisor ── start, stop ─┼─▶ JobRun of process 2 ─▶ its guard
-//!                            ▲   ◀── Step ── Lineup     └─▶ ...
+//!                            ▲   ◀── step ── Lineup     └─▶ ...
 //! ```
 //!
 //! Each process has a guard of its own: a guard is the subreaper of one tree, so an orphan can't be taken for that of another
@@ -21,7 +21,7 @@ use super::{
     guards::Guards,
     handover::{Ask, HandedProcess, HandedRun, RunState},
     lease::WorkTime,
-    lineup::{Doing, Lineup, Step, share},
+    lineup::{Doing, Lineup, LineupStep, share},
     restart::{AfterEnd, RestartHistory, RestartState},
     run::JobRun,
     run_end::RunEnd,
@@ -213,11 +213,11 @@ impl GroupSupervisor {
     pub(super) async fn supervise(mut self) -> Outcome {
         loop {
             match self.lineup.step(&self.members.iter().map(Member::doing).collect::<Vec<_>>()) {
-                Step::Start(at) => self.start(at),
-                Step::Stop(at) => self.ask(at),
-                Step::Pause if self.end.is_some() => return self.finish(),
-                Step::Pause => self.wait(self.restart_at).await,
-                Step::Wait => self.wait(None).await,
+                LineupStep::Start(at) => self.start(at),
+                LineupStep::Stop(at) => self.ask(at),
+                LineupStep::Pause if self.end.is_some() => return self.finish(),
+                LineupStep::Pause => self.wait(self.restart_at).await,
+                LineupStep::Wait => self.wait(None).await,
             }
             self.publish();
         }

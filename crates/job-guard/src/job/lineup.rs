@@ -26,7 +26,7 @@ pub(super) enum Doing {
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LineupStep {
     /// Nothing, until something changes.
     Wait,
     /// Nothing before the lineup [resumes](Lineup::resume): what is not to run has ended.
@@ -92,17 +92,17 @@ impl Lineup {
     }
 
     /// The next step. What is not to run ends first, the last one first. Then each is started once all before it serve.
-    pub(super) fn step(&self, doing: &[Doing]) -> Step {
+    pub(super) fn step(&self, doing: &[Doing]) -> LineupStep {
         let all = || self.wanted.iter().copied().zip(doing.iter().copied()).enumerate();
         match all().rfind(|(_, (wanted, doing))| !wanted && *doing != Doing::Nothing) {
-            Some((_, (_, Doing::Stopping))) => return Step::Wait,
-            Some((at, _)) => return Step::Stop(at),
+            Some((_, (_, Doing::Stopping))) => return LineupStep::Wait,
+            Some((at, _)) => return LineupStep::Stop(at),
             None => {}
         }
         match all().find(|(_, serving)| *serving != (true, Doing::Serving)) {
-            Some((at, (true, Doing::Nothing))) => Step::Start(at),
-            Some((_, (false, _))) => Step::Pause,
-            _ => Step::Wait,
+            Some((at, (true, Doing::Nothing))) => LineupStep::Start(at),
+            Some((_, (false, _))) => LineupStep::Pause,
+            _ => LineupStep::Wait,
         }
     }
 }
@@ -129,12 +129,12 @@ mod tests {
     fn each_is_started_once_the_one_before_serves() {
         let lineup = lineup(OnExit::RestartRest);
         for (doing, step) in [
-            ([Nothing, Nothing, Nothing], Step::Start(0)),
-            ([Starting, Nothing, Nothing], Step::Wait),
-            ([Serving, Nothing, Nothing], Step::Start(1)),
-            ([Serving, Starting, Nothing], Step::Wait),
-            ([Serving, Serving, Nothing], Step::Start(2)),
-            ([Serving, Serving, Serving], Step::Wait),
+            ([Nothing, Nothing, Nothing], LineupStep::Start(0)),
+            ([Starting, Nothing, Nothing], LineupStep::Wait),
+            ([Serving, Nothing, Nothing], LineupStep::Start(1)),
+            ([Serving, Starting, Nothing], LineupStep::Wait),
+            ([Serving, Serving, Nothing], LineupStep::Start(2)),
+            ([Serving, Serving, Serving], LineupStep::Wait),
         ] {
             assert_eq!(lineup.step(&doing), step, "{doing:?}");
         }
@@ -148,15 +148,15 @@ mod tests {
             let (mut lineup, mut doing) = (lineup(rule), [Serving, Nothing, Serving]);
             lineup.ended(1);
             for &at in steps {
-                assert_eq!(lineup.step(&doing), Step::Stop(at), "{rule:?}");
+                assert_eq!(lineup.step(&doing), LineupStep::Stop(at), "{rule:?}");
                 doing[at] = Stopping;
-                assert_eq!(lineup.step(&doing), Step::Wait, "{rule:?}");
+                assert_eq!(lineup.step(&doing), LineupStep::Wait, "{rule:?}");
                 doing[at] = Nothing;
             }
-            assert_eq!(lineup.step(&doing), Step::Pause, "{rule:?}");
+            assert_eq!(lineup.step(&doing), LineupStep::Pause, "{rule:?}");
             lineup.resume();
             let first = doing.iter().position(|doing| *doing == Nothing).unwrap();
-            assert_eq!(lineup.step(&doing), Step::Start(first), "{rule:?}");
+            assert_eq!(lineup.step(&doing), LineupStep::Start(first), "{rule:?}");
         }
     }
 
@@ -164,8 +164,8 @@ mod tests {
     fn a_process_is_not_started_before_one_that_waits_for_its_restart() {
         let mut lineup = lineup(OnExit::RestartOne);
         lineup.ended(0);
-        assert_eq!(lineup.step(&[Nothing, Nothing, Nothing]), Step::Pause);
-        assert_eq!(lineup.step(&[Nothing, Serving, Nothing]), Step::Pause);
+        assert_eq!(lineup.step(&[Nothing, Nothing, Nothing]), LineupStep::Pause);
+        assert_eq!(lineup.step(&[Nothing, Serving, Nothing]), LineupStep::Pause);
     }
 
     #[test]
@@ -173,10 +173,10 @@ mod tests {
         let mut lineup = lineup(OnExit::RestartOne);
         lineup.end();
         lineup.resume();
-        assert_eq!(lineup.step(&[Serving, Starting, Nothing]), Step::Stop(1));
-        assert_eq!(lineup.step(&[Serving, Stopping, Nothing]), Step::Wait);
-        assert_eq!(lineup.step(&[Serving, Nothing, Nothing]), Step::Stop(0));
-        assert_eq!(lineup.step(&[Nothing; 3]), Step::Pause);
+        assert_eq!(lineup.step(&[Serving, Starting, Nothing]), LineupStep::Stop(1));
+        assert_eq!(lineup.step(&[Serving, Stopping, Nothing]), LineupStep::Wait);
+        assert_eq!(lineup.step(&[Serving, Nothing, Nothing]), LineupStep::Stop(0));
+        assert_eq!(lineup.step(&[Nothing; 3]), LineupStep::Pause);
     }
 
     #[test]

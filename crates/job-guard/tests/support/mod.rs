@@ -23,8 +23,8 @@ use boot_time::BootTime;
 pub use cgroup_root::CgroupRoot;
 pub use frozen::Disk;
 use job_guard::{
-    ExitCodes, Guards, Job, JobOutput, JobRun, Limits, OnExit, Process, ReadyProbe, RestartPolicy, StateLock,
-    StopSignal, WorkTime, adopt_orphans, tend_orphans,
+    ExitCodes, Guards, Job, JobOutput, JobProcess, JobRun, Limits, OnExit, ReadyProbe, RestartPolicy,
+    StateLock, StopSignal, WorkTime, adopt_orphans, tend_orphans,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -68,7 +68,7 @@ impl Tree {
 /// A job of several processes with these names and scripts, each as the job would be. Together they have its stop timeout.
 pub fn group<S: AsRef<str>>(job: Job, scripts: &[(S, S)]) -> Job {
     let share = job.stop_timeout / u32::try_from(scripts.len()).expect("few").max(1);
-    let process = |(name, script): &(S, S)| Process {
+    let process = |(name, script): &(S, S)| JobProcess {
         name: name.as_ref().to_owned(),
         program: Job {
             name: format!("{}/{}", job.name, name.as_ref()),

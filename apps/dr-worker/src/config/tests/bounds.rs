@@ -37,10 +37,21 @@ fn a_value_at_an_end_is_refused_with_its_key_or_can_be_used() {
             let kind = key.terms.kinds.first();
             let given =
                 Given::file(SMALL).set("drill.quarterly.job=orders").set("probes.targets.db.address=db:1");
+            let kind = kind.filter(|_| !path.contains('['));
             kind.into_iter().fold(given, |given, kind| given.set(&format!("{table}.kind={kind}")))
         };
         for value in ends {
-            let set = format!("{path}={value}");
+            let set = match path.split_once("[0].") {
+                None => format!("{path}={value}"),
+                Some((list, inside)) => {
+                    let kind =
+                        key.terms.kinds.first().and_then(|kind| {
+                            Some(format!("{}.kind = {kind:?}, ", inside.rsplit_once('.')?.0))
+                        });
+                    let kind = kind.unwrap_or_default();
+                    format!("{list}=[{{ name = \"a\", command = [\"true\"], {kind}{inside} = {value} }}]")
+                }
+            };
             let is_most = value == ends[3];
             match given().set(&set).load() {
                 Ok(config) => use_it(&config),

@@ -3,7 +3,10 @@
 use schemars::Schema;
 
 use super::{
-    super::{change::steps, key::find},
+    super::{
+        change::steps,
+        key::{Shape, find},
+    },
     *,
 };
 
@@ -18,6 +21,7 @@ pub(super) fn each_value<'k>(
         let name = if key.name == ANY { key.terms.name } else { key.name };
         let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         match &key.of {
+            Of::Table { keys, shape: Shape::List } => each_value(keys, &format!("{path}[0]"), each),
             Of::Table { keys, .. } => each_value(keys, &path, each),
             Of::Value { default, schema } => each(&path, key, default.as_deref(), schema),
         }

@@ -95,6 +95,11 @@ fn kind(schema: &Json) -> String {
 
 /// All keys and all tables with a description, in order.
 fn keys(schema: &Json, path: &str, found: &mut Vec<(String, Json)>) {
+    if let Some(each) = schema.get("items").filter(|each| each.get("properties").is_some()) {
+        let mut each = each.clone();
+        each["description"] = schema["description"].clone();
+        return keys(&each, &format!("{path}[]"), found);
+    }
     let chosen = schema.get("additionalProperties").filter(|part| part.get("properties").is_some());
     let inside = schema["properties"].as_object().into_iter().flatten();
     let mut inside: Vec<_> = inside.map(|(key, part)| (key.as_str(), part)).collect();
@@ -126,14 +131,18 @@ fn meaning(schema: &Json) -> String {
 
 /// A row of the table of a key.
 fn row(path: &str, key: &str, schema: &Json) -> String {
-    let steps: Vec<_> = path.split('.').map(str::to_owned).collect();
+    let steps: Vec<_> = path.split('.').map(|step| step.trim_end_matches("[]").to_owned()).collect();
     let effect = match find(&KEYS, &steps).and_then(|found| found.effect) {
         Some(Effect::Applied) => "applied",
         Some(Effect::JobRestart) => "next start of the job",
         Some(Effect::WorkerRestart) => "restart of the worker",
         None => "",
     };
-    let kind = if schema["properties"].is_object() { "table".to_owned() } else { kind(schema) };
+    let kind = match (schema["properties"].is_object(), key.ends_with("[]")) {
+        (true, true) => "array of tables".to_owned(),
+        (true, false) => "table".to_owned(),
+        (false, _) => kind(schema),
+    };
     let default = schema.get("default").map(|value| format!("`{value}`")).unwrap_or_default();
     format!("| `{key}` | {} | {} | {effect} | {} |\n", cell(&kind), cell(&default), meaning(schema))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{schema::one_line, *};
+use super::{super::key::Shape, schema::one_line, *};
 
 const HEAD: &str = r#"#:schema ./schema.json
 
@@ -44,6 +44,10 @@ fn of_key(key: &Key, kind: Option<&str>, is_optional: bool) -> String {
         Of::Value { default, .. } => default.as_deref(),
         Of::Table { .. } => None,
     };
+    if let Of::Table { keys, shape: Shape::List } = &key.of {
+        let inside: Vec<_> = keys.iter().map(|key| key.name).collect();
+        return comment(&format!("{}: {sentence} Its keys: {}.", key.name, inside.join(", ")));
+    }
     let (mark, value) = match (key.terms.set, key.terms.example, default) {
         (Some(set), ..) => ("", set),
         (None, Some(example), _) => ("# ", example),
@@ -58,7 +62,10 @@ fn of_key(key: &Key, kind: Option<&str>, is_optional: bool) -> String {
 
 /// The sections of a table, with its own keys first.
 fn of_table(path: &str, sentence: &str, keys: &[Key], is_optional: bool, page: &mut String) {
-    let is_section = |key: &&Key| matches!(key.of, Of::Table { .. }) && key.terms.example.is_none();
+    let is_section = |key: &&Key| {
+        let is_table = matches!(&key.of, Of::Table { shape, .. } if *shape != Shape::List);
+        is_table && key.terms.example.is_none()
+    };
     let kind = keys.iter().find(|key| key.name == layers::KIND).and_then(|key| match &key.of {
         Of::Value { default, .. } => default.as_deref().map(|kind| kind.trim_matches('"')),
         Of::Table { .. } => None,
@@ -73,10 +80,10 @@ fn of_table(path: &str, sentence: &str, keys: &[Key], is_optional: bool, page: &
         write!(page, "\n{}", comment(&one_line(sentence))).unwrap();
     }
     for key in keys.iter().filter(is_section) {
-        let Of::Table { keys, is_optional: may_be_unset } = &key.of else { continue };
+        let Of::Table { keys, shape } = &key.of else { continue };
         let name = if key.name == ANY { key.terms.name } else { key.name };
         let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        let is_optional = is_optional || *may_be_unset || key.terms.inherits.is_some();
+        let is_optional = is_optional || *shape == Shape::Optional || key.terms.inherits.is_some();
         of_table(&path, key.sentence, keys, is_optional, page);
     }
 }

@@ -7,7 +7,10 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value as Json, json};
 use strategies::spec;
 
-use super::{super::tree::Value, *};
+use super::{
+    super::{key::Shape, tree::Value},
+    *,
+};
 
 /// The words of a key, by the error of a value that is none.
 fn valid_words(key: &str) -> Json {
@@ -66,7 +69,10 @@ fn of_table(keys: &[Key], is_inherited: bool) -> Json {
     for key in keys {
         let is_inherited = is_inherited || key.terms.inherits.is_some();
         let mut schema = match &key.of {
-            Of::Table { keys, .. } => of_table(keys, is_inherited),
+            Of::Table { keys, shape } => {
+                let table = of_table(keys, is_inherited);
+                if *shape == Shape::List { json!({ "type": "array", "items": table }) } else { table }
+            }
             Of::Value { default, schema } => {
                 let of_type = schema.as_value();
                 let is_typed = of_type.as_object().is_some_and(|of_type| !of_type.is_empty());

@@ -16,7 +16,7 @@ use super::{
     roles::JobQuery,
 };
 use crate::worker::{
-    job::{ShownLine, kept_name},
+    job::{ShownLine, WhoseOutput},
     state::Worker,
 };
 
@@ -29,6 +29,8 @@ pub(super) struct LogsQuery {
     lines: Option<usize>,
     /// Of the job's standby instead of the leader's program.
     standby: Option<bool>,
+    /// Of one of the job's processes, by its name.
+    process: Option<String>,
 }
 
 /// The last output.
@@ -42,17 +44,15 @@ pub(super) struct Logs<'a> {
 }
 
 pub(super) async fn logs(State(worker): State<Arc<Worker>>, Query(asked): Query<LogsQuery>) -> Answered {
-    let LogsQuery { job, lines, standby } = asked;
+    let LogsQuery { job, lines, standby, process } = asked;
     let job = JobQuery { job }.of(&worker)?.slot.name().to_owned();
-    let (node, name) = (worker.node(), kept_name(&job, standby == Some(true)));
+    let (node, whose) = (worker.node(), WhoseOutput::of(standby == Some(true), process.as_deref()));
     let kept = KeptOutput::of(&node.state_dir, node.id.as_str());
     // The disk may be slow.
-    let read = tokio::task::spawn_blocking(move || kept.last(&name, lines.unwrap_or(ShownLine::USUAL))).await;
+    let (name, count) = (job.clone(), lines.unwrap_or(ShownLine::USUAL));
+    let read = tokio::task::spawn_blocking(move || whose.last(&kept, &name, count)).await;
     Ok(match read.map_err(std::io::Error::other).flatten() {
-        Ok(kept) => {
-            let lines: Vec<_> = kept.unwrap_or_default().into_iter().map(ShownLine::from).collect();
-            answer(StatusCode::OK, &Logs { member: &node.id, job, lines })
-        }
+        Ok(kept) => answer(StatusCode::OK, &Logs { member: &node.id, job, lines: kept.unwrap_or_default() }),
         Err(error) => refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("the output can't be read: {error}")),
     })
 }

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use election_core::internals::record::Health;
-use job_guard::ProcessState;
+use job_guard::{NamedStatus, ProcessState};
 use metrics::{counter, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -123,6 +123,10 @@ fn read_job(job: &Job) -> ServedJob {
         for state in ProcessState::ALL {
             gauge!("dr_process_state", "job" => name(), "state" => state.as_str())
                 .set(is(state == process.state));
+            for NamedStatus { name: process, status, .. } in &process.processes {
+                gauge!("dr_job_process_state", "job" => name(), "process" => process.clone(), "state" => state.as_str())
+                    .set(is(state == status.state));
+            }
         }
         counter!("dr_process_restarts_total", "job" => name()).absolute(job.slot.restarts());
     }

@@ -1,14 +1,17 @@
 //! A job of the configuration, as its guards get it.
 
-use std::{pin::Pin, sync::Arc};
+use std::{iter::zip, pin::Pin, sync::Arc};
 
 use election_core::Leadership;
-use job_guard::{Guards, Job, LockError, Reporter, Stream, WorkTime};
+use job_guard::{Guards, Job, JobProcess, LockError, Reporter, Stream, WorkTime};
 use metrics::counter;
 
 use super::env::JobEnv;
 use crate::{
-    config::{DR_REHEARSAL, Helper, JobSpec, LEADERSHIP_VARIABLES, STANDBY_VARIABLES},
+    config::{
+        DR_PROCESS, DR_REHEARSAL, Helper, JobSpec, LEADERSHIP_VARIABLES, ProcessSpec, STANDBY_VARIABLES,
+        split_name,
+    },
     error::Error,
     host_fault::HostFault,
     logging::{self, OUTPUT},
@@ -19,7 +22,7 @@ use crate::{
 pub fn new_guards() -> Guards {
     Guards::new()
         .name("dr")
-        .withhold(LEADERSHIP_VARIABLES.into_iter().chain(STANDBY_VARIABLES).chain([DR_REHEARSAL]))
+        .withhold(LEADERSHIP_VARIABLES.into_iter().chain(STANDBY_VARIABLES).chain([DR_REHEARSAL, DR_PROCESS]))
         .open_files(limit_of_programs())
         .reporter(Arc::new(WorkerLog::default()))
 }
@@ -41,12 +44,13 @@ impl Reporter for WorkerLog {
         Box::pin(logging::room_for_output())
     }
 
-    fn line(&self, job: &str, stream: Stream, line: &str) {
-        let (term, stream) = (self.term, stream.as_str());
-        tracing::info!(target: OUTPUT, job, term, stream, "{line}");
+    fn line(&self, program: &str, stream: Stream, line: &str) {
+        let ((job, process), term, stream) = (split_name(program), self.term, stream.as_str());
+        tracing::info!(target: OUTPUT, job, process, term, stream, "{line}");
     }
 
-    fn lines_dropped(&self, job: &str, lines: u64) {
+    fn lines_dropped(&self, program: &str, lines: u64) {
+        let (job, _) = split_name(program);
         match self.term {
             Some(_) => counter!("dr_log_lines_dropped_total", "job" => job.to_owned()),
             None => counter!("dr_log_lines_dropped_total"),
@@ -58,17 +62,25 @@ impl Reporter for WorkerLog {
         format!("starting in term {}", self.term.unwrap_or_default())
     }
 
-    fn liveness_failed(&self, job: &str) {
+    fn liveness_failed(&self, program: &str) {
+        let (job, _) = split_name(program);
         counter!("dr_liveness_failures_total", "job" => job.to_owned()).increment(1);
     }
 }
 
 impl JobSpec {
-    /// The job of this leadership.
+    /// The job of this leadership, with its processes if it has several.
     pub fn job(&self, env: &JobEnv) -> Job {
+        let process = |(process, program): (&ProcessSpec, JobSpec)| JobProcess {
+            name: process.name.clone(),
+            program: program.job(env),
+            on_exit: process.on_exit,
+        };
+        let processes = zip(&self.processes, self.programs()).map(process).collect();
         let env = env.over(&self.env);
         let of_leadership = |name: &str| Some((name.to_owned(), env.get(name)?.clone()));
-        let journal_fields = LEADERSHIP_VARIABLES.into_iter().filter_map(of_leadership).collect();
+        let fields = LEADERSHIP_VARIABLES.into_iter().chain([DR_PROCESS]);
+        let journal_fields = fields.filter_map(of_leadership).collect();
         Job {
             working_dir: self.working_dir.clone(),
             no_new_privileges: self.no_new_privileges,
@@ -86,6 +98,7 @@ impl JobSpec {
             output: self.output.clone(),
             output_limit: self.output_limit,
             journal_fields,
+            processes,
             env,
             ..Job::new(&self.name, &self.command)
         }

@@ -45,7 +45,15 @@ impl Rehearsals {
 /// What is started in a rehearsal. It has another name, so that its cgroup, its last output and its lines in the log are not
 /// taken for those of the job. It writes into no file of the job's, is not restarted, and no hook but `prepare` belongs to it.
 fn rehearsed(spec: &JobSpec) -> JobSpec {
+    let mut processes = spec.processes.clone();
+    if spec.rehearsal.command.is_some() {
+        processes.clear();
+    }
+    for process in &mut processes {
+        (process.liveness, process.exit_codes) = (None, None);
+    }
     JobSpec {
+        processes,
         name: format!("{} (rehearsal)", spec.name),
         command: spec.rehearsal.command.clone().unwrap_or_else(|| spec.command.clone()),
         output: JobOutput::Log,

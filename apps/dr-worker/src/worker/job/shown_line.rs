@@ -13,6 +13,9 @@ pub(crate) struct ShownLine {
     pub(crate) time: String,
     /// `stdout`, `stderr` or `worker`.
     pub(crate) stream: String,
+    /// Of a job that has several processes: which one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<String>,
     pub(crate) line: String,
 }
 
@@ -22,11 +25,9 @@ impl ShownLine {
 
     /// The most that an answer with all that is kept of a job may have, in bytes: each may be escaped.
     pub(crate) const MOST: usize = 8 * KeptOutput::MOST;
-}
 
-impl From<KeptLine> for ShownLine {
-    fn from(KeptLine { at_ms, stream, line }: KeptLine) -> Self {
+    pub(super) fn of(process: Option<&str>, KeptLine { at_ms, stream, line }: KeptLine) -> Self {
         let stream = stream.map_or("worker", Stream::as_str).to_owned();
-        Self { time: exact_moment(at_ms), stream, line }
+        Self { time: exact_moment(at_ms), stream, process: process.map(str::to_owned), line }
     }
 }

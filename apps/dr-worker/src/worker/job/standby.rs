@@ -34,9 +34,9 @@ use super::{
 };
 use crate::config::{JobSpec, RoleChange, StandbySpec};
 
-/// The name of the job's program, or of its standby's: of its last output and its cgroup.
-pub(crate) fn kept_name(job: &str, standby: bool) -> String {
-    if standby { format!("{job} (standby)") } else { job.to_owned() }
+/// The name of the standby of a job among all programs: of its last output and its cgroup.
+pub(super) fn standby_name(job: &str) -> String {
+    format!("{job} (standby)")
 }
 
 /// A standby that is stopped for a while.
@@ -130,7 +130,7 @@ impl Standby {
         let (spec, standby) = self.keys();
         let job = spec.job(&self.env);
         Job {
-            name: kept_name(&spec.name, true),
+            name: standby_name(&spec.name),
             command: standby.command,
             env: facts.over(job.env.clone(), &self.file.name()),
             ready: standby.ready,

@@ -394,10 +394,21 @@ impl JobSlot {
             return Err("it is being started or stopped".to_owned());
         }
         let handed = match &run {
+            Some(run) if !self.has_processes_of(run) => {
+                return Err("its processes have changed in the configuration: restart it first".to_owned());
+            }
             Some(run) => Some(run.hand_over().await?),
             None => None,
         };
         Ok((HandedSlot { env, stopped, run: None, restarts }, handed))
+    }
+
+    /// Whether the run has the processes of the present configuration.
+    fn has_processes_of(&self, run: &JobRun) -> bool {
+        let (spec, status) = (self.spec(), run.status());
+        let status = status.borrow();
+        let running = status.processes.iter().map(|process| &process.name);
+        running.eq(spec.processes.iter().map(|process| &process.name))
     }
 
     /// Continues a job that the program before this one has handed over; its lease ends at `work_until` as far as is known.

@@ -92,6 +92,7 @@ const drawSummary = (cluster, status) => {
       if (leader.member === status.member && status.lease_remaining_ms !== null) facts.push(fact("lease", `${(status.lease_remaining_ms / 1000).toFixed(1)} s left`));
       if (leader.member === status.member && own.process) {
         facts.push(fact("process", `${own.process.state}${own.process.pid ? `, pid ${own.process.pid}` : ""}, ${own.process.restarts} restarts`));
+        for (const p of own.process.processes || []) facts.push(fact(p.name, `${p.state}${p.pid ? `, pid ${p.pid}` : ""}, ${p.restarts} restarts`));
       }
     } else if (decision && decision.named) facts.push(fact("elected", decision.named.member));
     return [
