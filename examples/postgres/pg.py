@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -IS
 """PostgreSQL as a job of dr-worker with standbys. README.md lists the verbs and the environment."""
 import contextlib, json, os, pathlib, shutil, subprocess, sys, time
 
@@ -165,10 +165,12 @@ def before_takeover():
     # A member that is first in line takes over by the elector's last look. What an operator asks for may accept a loss.
     if CAUSE not in ("failover", "switchover") and not (confirms and int(term) >= newest()):
         raise Failed("this data does not continue the newest leadership: only `failover --accept-loss` names this member")
-    lives = any(one["member"] == os.environ["DR_PREVIOUS_LEADER"] for one in ask("/cluster")["members"])
-    if CAUSE in PLANNED and lives and not has_the_end(int(got)):
+    if CAUSE in PLANNED and not has_the_end(int(got)) and lives(os.environ["DR_PREVIOUS_LEADER"]):
         raise Failed("the former primary's last WAL has not arrived: it leads again")
     note("tried", int(TERM))
+
+def lives(member):
+    return any(one["member"] == member for one in ask("/cluster")["members"])
 
 def has_the_end(position):
     """The last WAL record here is the checkpoint of the former primary's shutdown."""
