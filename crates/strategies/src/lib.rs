@@ -4,6 +4,7 @@
 pub mod fair_share;
 pub mod meter;
 mod needs;
+pub mod other_jobs;
 mod own;
 mod peers;
 mod pipeline;

@@ -12,7 +12,8 @@ pub struct Inputs {
     pub round_trips: Option<Publishing>,
     /// Attributes that they measure while they run.
     pub measured: bool,
-    /// The other jobs that they lead, and the load of those ([`published`](crate::published)).
+    /// The load of the other jobs that they lead ([`published`](crate::published)); and the program reads where other jobs are
+    /// led ([`other_jobs`](crate::other_jobs)).
     pub jobs: bool,
 }
 
@@ -40,7 +41,7 @@ pub struct Needs {
     pub targets: BTreeSet<String>,
     /// Attributes that it limits.
     pub limited: BTreeSet<String>,
-    /// Other jobs whose leaders it prefers or avoids.
+    /// Other jobs that it leads beside, or apart from.
     pub jobs: BTreeSet<String>,
     /// The load of all that a member leads.
     pub load: bool,

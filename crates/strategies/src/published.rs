@@ -8,25 +8,12 @@ use election_core::strategy::MemberRecord;
 /// The prefix of these attributes' names. No other attribute may have it.
 pub const RESERVED: &str = "dr.";
 
-/// The jobs named by the policy that the member leads, sorted, separated by spaces.
-pub const LEADS: &str = "dr.leads";
-
 /// The sum of the loads of all other jobs that the member leads.
 pub const LOAD: &str = "dr.load";
 
-/// The attributes of a member that leads these of the jobs that a policy names, with this load besides the job itself.
-/// An empty list and a load of 0 are not published.
-pub fn attributes<'a>(leads: impl IntoIterator<Item = &'a str>, load: u64) -> BTreeMap<String, String> {
-    let mut leads: Vec<_> = leads.into_iter().collect();
-    leads.sort_unstable();
-    let leads = (!leads.is_empty()).then(|| (LEADS.to_owned(), leads.join(" ")));
-    let load = (load > 0).then(|| (LOAD.to_owned(), load.to_string()));
-    leads.into_iter().chain(load).collect()
-}
-
-/// Whether a member publishes that it leads this job.
-pub(crate) fn leads(member: &MemberRecord, job: &str) -> bool {
-    member.attributes.get(LEADS).is_some_and(|all| all.split(' ').any(|one| one == job))
+/// The attributes of a member that leads jobs of this load besides the job itself. A load of 0 is not published.
+pub fn attributes(load: u64) -> BTreeMap<String, String> {
+    (load > 0).then(|| (LOAD.to_owned(), load.to_string())).into_iter().collect()
 }
 
 /// The published load of the other jobs that a member leads.
@@ -41,17 +28,12 @@ mod tests {
 
     #[test]
     fn what_is_published_is_what_is_read() {
-        let published = attributes(["web", "db"], 3);
+        let published = attributes(3);
         let pairs: Vec<_> = published.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(pairs, [("dr.leads", "db web"), ("dr.load", "3")]);
+        assert_eq!(pairs, [("dr.load", "3")]);
         assert!(published.keys().all(|name| name.starts_with(RESERVED)));
-        let member = with_attributes("a", "east", 1, pairs);
-        assert!(leads(&member, "db") && leads(&member, "web"));
-        assert!(!leads(&member, "d") && !leads(&member, ""));
-        assert_eq!(load(&member), 3);
-        assert!(attributes([], 0).is_empty());
-        let none = with_attributes("a", "east", 1, []);
-        assert!(!leads(&none, "db"));
-        assert_eq!(load(&none), 0);
+        assert_eq!(load(&with_attributes("a", "east", 1, pairs)), 3);
+        assert!(attributes(0).is_empty());
+        assert_eq!(load(&with_attributes("a", "east", 1, [])), 0);
     }
 }

@@ -71,6 +71,12 @@ pub fn parsed<'de, D: Deserializer<'de>, T>(
     from.deserialize_str(Text(what, parse))
 }
 
+/// A text that is not empty.
+pub(crate) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let name = String::deserialize(from)?;
+    if name.trim().is_empty() { Err(D::Error::custom(EMPTY)) } else { Ok(name) }
+}
+
 /// An array in which nothing is listed twice.
 pub(crate) fn distinct<'de, D: Deserializer<'de>, T>(from: D) -> Result<Vec<T>, D::Error>
 where
@@ -85,14 +91,6 @@ where
     T: Deserialize<'de> + PartialEq + fmt::Debug,
 {
     from.deserialize_any(List { is_some: true, is_distinct: false, of: PhantomData })
-}
-
-/// The same with nothing listed twice.
-pub(crate) fn one_or_more_distinct<'de, D: Deserializer<'de>, T>(from: D) -> Result<Vec<T>, D::Error>
-where
-    T: Deserialize<'de> + PartialEq + fmt::Debug,
-{
-    from.deserialize_any(List { is_some: true, is_distinct: true, of: PhantomData })
 }
 
 struct List<T> {

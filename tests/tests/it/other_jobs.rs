@@ -1,44 +1,46 @@
-//! Jobs that are led beside another job, or apart from it.
+//! Jobs that are led beside another job or apart from it, and that start after it and stop before it.
+
+use std::path::Path;
 
 use e2e::{Cluster, Driver, JOB, SOON, Setup, wait_for};
 
-/// The job whose policy uses the leader of the usual one.
+/// The job that goes by the usual one.
 const WEB: &str = "web";
 
-fn setup(stage: &str, auto: bool) -> Setup {
-    let pipeline = format!("pipeline = [{{ stage = '{stage}', job = '{JOB}' }}, 'site-order', 'incumbent']");
-    let pipeline: toml::Table = toml::from_str(&pipeline).unwrap();
-    let setup = Setup::new(Driver::Native)
+fn two_sites() -> Setup {
+    Setup::new(Driver::Native)
         .workers(&[("east-1", "east"), ("east-2", "east"), ("west-1", "west")])
         .set("policy.min_tenure", "0s")
         .set("policy.failback_after", "0s")
         .set("job.web.command", vec!["sleep", "3600"])
         .set("job.web.stop_timeout", "1s")
-        .set("job.web.policy.on_leader_failure", "prefer-order")
-        .set("job.web.policy.pipeline", pipeline["pipeline"].clone());
-    if auto { setup.set("job.web.policy.auto_moves", "all") } else { setup }
 }
 
-/// Waits until one member or two lead the two jobs, and returns the leaders.
+fn with_job(strength: &str, place: &str) -> Setup {
+    let stage =
+        format!("{{ stage = 'with-job', job = '{JOB}', place = '{place}', strength = '{strength}' }}");
+    let pipeline: toml::Table =
+        toml::from_str(&format!("pipeline = [{stage}, 'site-order', 'incumbent']")).unwrap();
+    two_sites().set("job.web.policy.pipeline", pipeline["pipeline"].clone())
+}
+
+fn site_of(member: &str) -> &str {
+    member.split('-').next().unwrap()
+}
+
+/// Waits until the leaders of the two jobs are in one site or in two, and returns them.
 async fn led(cluster: &mut Cluster, together: bool) -> (String, String) {
-    let what = if together { "one leader of both" } else { "a leader of each" };
+    let what = if together { "both jobs in one site" } else { "the jobs in two sites" };
     wait_for(what, SOON, async || {
         let orders = cluster.leader_of(JOB).await?.member;
         let web = cluster.leader_of(WEB).await?.member;
-        if (orders == web) == together { Ok((orders, web)) } else { Err(format!("{orders} and {web}")) }
+        if (site_of(&orders) == site_of(&web)) == together {
+            Ok((orders, web))
+        } else {
+            Err(format!("{orders} and {web}"))
+        }
     })
     .await
-}
-
-/// Waits until a member publishes in the election of `WEB` that it leads the other job.
-async fn says_it_leads(cluster: &Cluster, member: &str) {
-    wait_for("what is published", SOON, async || {
-        let record = cluster.znodes().await.json(&format!("{WEB}/nodes/{member}")).await;
-        let is_measured = record["measured"].as_array().is_some_and(|all| all.contains(&"dr.leads".into()));
-        let says = record["attributes"]["dr.leads"] == JOB && is_measured;
-        if says { Ok(()) } else { Err(format!("{record:#}")) }
-    })
-    .await;
 }
 
 async fn switch_over(cluster: &Cluster, options: &[&str]) {
@@ -47,57 +49,125 @@ async fn switch_over(cluster: &Cluster, options: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_job_keeps_apart_from_another_and_makes_room_for_it() {
-    let mut cluster = Cluster::of(setup("apart-from", true)).await;
-    // Both may be elected at the same moment: then the job moves once that is known.
-    let (orders, web) = led(&mut cluster, false).await;
-    says_it_leads(&cluster, &orders).await;
-    switch_over(&cluster, &[JOB, "--to", &web]).await;
-    let (orders, web) = led(&mut cluster, false).await;
-    let explained = cluster.operator().done(&["explain", "--job", WEB]).await.stdout;
-    assert!(explained.contains("apart-from") && explained.contains(&format!("leads {JOB}")), "{explained}");
-
-    // The successor is not the leader of the other job.
-    says_it_leads(&cluster, &orders).await;
-    cluster.worker(&web).kill();
-    let heir = wait_for("who follows", SOON, async || {
-        let heir = cluster.leader_of(WEB).await?.member;
-        if heir == web { Err(heir) } else { Ok(heir) }
-    })
-    .await;
-    assert_ne!(heir, orders);
-    cluster.end().await;
-}
-
-#[tokio::test]
-async fn a_job_follows_another_where_it_may_move_by_itself() {
-    let mut cluster = Cluster::of(setup("with-leader-of", true)).await;
-    led(&mut cluster, true).await;
-    switch_over(&cluster, &[JOB, "--to", "west-1"]).await;
+async fn a_job_follows_another_and_stays_where_it_is_while_that_one_is_paused() {
+    let mut cluster = Cluster::of(with_job("require", "site")).await;
     let (orders, _) = led(&mut cluster, true).await;
-    assert_eq!(orders, "west-1");
+    let other = if site_of(&orders) == "east" { "west-1" } else { "east-1" };
+    // No automatic moves are configured: what it requires moves it all the same.
+    switch_over(&cluster, &[JOB, "--to", other]).await;
+    let (orders, _) = led(&mut cluster, true).await;
+    assert_eq!(orders, other);
+    let explained = cluster.operator().done(&["explain", "--job", WEB]).await.stdout;
+    let follows = format!("follows {JOB}, which leads in {}", site_of(other));
+    assert!(explained.contains(&follows), "{explained}");
+
+    cluster.operator().done(&["pause", "--job", JOB]).await;
+    let back = if other == "west-1" { "east-1" } else { "west-1" };
+    let before = cluster.leader_of(WEB).await.unwrap();
+    switch_over(&cluster, &[JOB, "--to", back]).await;
+    assert_eq!(cluster.leader_of(WEB).await.unwrap().term, before.term, "a paused job moves no other");
+    cluster.operator().done(&["resume", "--job", JOB]).await;
+    let (orders, _) = led(&mut cluster, true).await;
+    assert_eq!(orders, back);
     cluster.end().await;
 }
 
 #[tokio::test]
-async fn a_job_that_waits_for_an_operator_follows_at_the_next_election() {
-    let mut cluster = Cluster::of(setup("with-leader-of", false)).await;
-    let first = wait_for("a leader", SOON, async || cluster.leader_of(WEB).await).await;
-    let last = wait_for("a leader", SOON, async || cluster.leader_of(JOB).await).await;
-    let other = if first.member == "west-1" { "east-1" } else { "west-1" };
-    if last.member != other {
-        switch_over(&cluster, &[JOB, "--to", other]).await;
+async fn a_job_without_a_fit_member_beside_the_other_stays_and_says_why() {
+    let mut cluster = Cluster::of(with_job("require", "site")).await;
+    let (orders, _) = led(&mut cluster, true).await;
+    if site_of(&orders) == "west" {
+        switch_over(&cluster, &[JOB, "--to", "east-1"]).await;
+        led(&mut cluster, true).await;
     }
-    says_it_leads(&cluster, other).await;
-    // The elector of the job has read it, and does not move the leader.
-    wait_for("what the elector makes of it", SOON, async || {
-        let listed = cluster.operator().done(&["list", "--job", WEB]).await.stdout;
-        if listed.contains("dr.leads=orders") { Ok(()) } else { Err(listed) }
-    })
-    .await;
-    assert_eq!(cluster.leader_of(WEB).await.unwrap().term, first.term);
-    switch_over(&cluster, &[WEB]).await;
-    let (_, web) = led(&mut cluster, true).await;
-    assert_eq!(web, other);
+    cluster.operator().done(&["drain", "west", "--job", WEB]).await;
+    switch_over(&cluster, &[JOB, "--to", "west-1"]).await;
+    let (_, web) = led(&mut cluster, false).await;
+    let explained = cluster.operator().done(&["explain", "--job", WEB]).await.stdout;
+    assert!(explained.contains(&format!("it must lead beside {JOB} which leads in west")), "{explained}");
+    assert!(explained.contains("site west is drained"), "{explained}");
+    // Without a leader there is none until a member may lead there.
+    cluster.worker(&web).kill();
+    let alone = wait_for("no leader", SOON, async || match cluster.leader_of(WEB).await {
+        Ok(leader) => Err(format!("{leader:?}")),
+        Err(none) => Ok(none),
+    });
+    alone.await;
+    cluster.operator().done(&["drain", "west", "--off", "--job", WEB]).await;
+    led(&mut cluster, true).await;
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_job_keeps_apart_from_another_and_makes_room_for_it() {
+    let mut cluster = Cluster::of(with_job("apart", "site")).await;
+    let (_, web) = led(&mut cluster, false).await;
+    switch_over(&cluster, &[JOB, "--to", &web]).await;
+    let (orders, _) = led(&mut cluster, false).await;
+    assert_eq!(orders, web);
+    // Its elector may be lost as well.
+    cluster.worker(&orders).kill();
+    led(&mut cluster, false).await;
+    cluster.end().await;
+}
+
+/// What the programs have written, in order.
+fn lines(log: &Path) -> Vec<String> {
+    std::fs::read_to_string(log).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_job_starts_after_another_stops_before_it_and_restarts_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let program = |name: &str, before_end: &str| {
+        let log = log.display();
+        let script = format!(
+            "trap 'sleep {before_end}; echo {name} stops >> {log}; exit' TERM; echo {name} starts >> {log}; \
+             while :; do sleep 0.1; done"
+        );
+        vec!["sh".to_owned(), "-c".to_owned(), script]
+    };
+    let ready = toml::toml! { kind = "none" after = "500ms" };
+    let setup = two_sites()
+        .set("job.db.command", program("db", "0"))
+        .set("job.db.ready", ready.clone())
+        .set("job.db.stop_timeout", "1s")
+        .set("job.db.planned_stop_timeout", "20s")
+        .set("job.web.command", program("web", "0.5"))
+        .set("job.web.stop_timeout", "1s")
+        .set("job.web.planned_stop_timeout", "10s")
+        .set("job.web.after", vec!["db"])
+        .set("job.web.restart_with", true);
+    let mut cluster = Cluster::of(setup).await;
+    let written = |count: usize| {
+        let log = log.clone();
+        async move {
+            wait_for("what the programs do", SOON, async || {
+                let lines = lines(&log);
+                if lines.len() >= count { Ok(lines) } else { Err(format!("{lines:?}")) }
+            })
+            .await
+        }
+    };
+    assert_eq!(written(2).await, ["db starts", "web starts"]);
+
+    // A planned move.
+    let db = wait_for("a leader", SOON, async || cluster.leader_of("db").await).await;
+    let other = if db.member == "west-1" { "east-1" } else { "west-1" };
+    switch_over(&cluster, &["db", "--to", other]).await;
+    assert_eq!(written(6).await[2..], ["web stops", "db stops", "db starts", "web starts"]);
+
+    // A failure: it runs on, and is restarted.
+    let web = cluster.leader_of(WEB).await.unwrap().member;
+    if web == other {
+        let away = if other == "west-1" { "east-1" } else { "west-1" };
+        switch_over(&cluster, &[WEB, "--to", away]).await;
+        assert_eq!(written(8).await[6..], ["web stops", "web starts"]);
+    }
+    let before = lines(&log).len();
+    cluster.worker(other).kill();
+    let after = written(before + 4).await;
+    assert_eq!(after[before..], ["db stops", "db starts", "web stops", "web starts"]);
     cluster.end().await;
 }

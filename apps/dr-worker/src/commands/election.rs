@@ -1,12 +1,13 @@
 //! The session of a command, and the elections that it is about.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::znodes::overlays;
 use anstream::eprintln;
-use election_admin::{Layout, Observer};
+use election_admin::{Layout, Observer, Snapshot};
 use election_core::{Paths, strategy::in_words};
 use futures_util::{StreamExt as _, stream};
+use strategies::other_jobs::OtherJob;
 use zk_session::{Incarnation, Session, SessionState};
 
 use crate::{
@@ -95,6 +96,7 @@ impl Operator {
         if shown_after.is_some() {
             tokio::spawn(show_loss(operator.session.clone(), operator.config.zookeeper.connect_timeout));
             operator.read_overlays().await;
+            operator.read_others().await;
         }
         Ok(operator)
     }
@@ -113,6 +115,24 @@ impl Operator {
             if let Ok(config) = self.config.with_overlay(&job, overlay.version, &overlay.text) {
                 self.config = config;
             }
+        }
+    }
+
+    /// Where the jobs are led that policies go by. What can't be read is unknown.
+    async fn read_others(&mut self) {
+        let needed: BTreeSet<String> =
+            self.config.jobs.values().flat_map(|policy| policy.needs().jobs).collect();
+        if needed.is_empty() {
+            return;
+        }
+        let Ok(observer) = self.observer().await else { return };
+        for job in needed {
+            let Ok(paths) = self.paths(&job) else { continue };
+            let led = match observer.snapshot(&paths).await {
+                Ok(snapshot) => led(&snapshot),
+                Err(error) => OtherJob::Unknown(format!("its election can't be read: {error}")),
+            };
+            self.config.others.insert(job, led);
         }
     }
 
@@ -249,6 +269,12 @@ impl Operator {
     pub(crate) async fn close(self) {
         let _ = self.session.close(FAREWELL).await;
     }
+}
+
+/// Where a job is led.
+pub(crate) fn led(snapshot: &Snapshot) -> OtherJob {
+    let leaders = snapshot.leader_znodes.iter().flatten().map(|leader| &leader.record);
+    OtherJob::of(Some(&snapshot.control), snapshot.decided(), leaders)
 }
 
 /// Shows on standard error that the connection is lost, once in a command.

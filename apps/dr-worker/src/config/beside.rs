@@ -157,10 +157,8 @@ fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
             }
         }
     }
-    // A job that names another one in its policy alone, and has no automatic moves, ends the circle.
     let named = |job: &JobConfig| -> BTreeSet<String> {
-        let moving = Some(of_policy(job)).filter(|_| job.policy.who.moves_by_itself());
-        moving.into_iter().flatten().chain(job.spec.after.iter().cloned()).collect()
+        of_policy(job).into_iter().chain(job.spec.after.iter().cloned()).collect()
     };
     let named: BTreeMap<_, _> = jobs.iter().map(|job| (job.name().to_owned(), named(job))).collect();
     for job in jobs {

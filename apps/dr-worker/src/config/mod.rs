@@ -52,7 +52,7 @@ use std::{
 use election_core::config::{MemberId, Policy};
 use nix::unistd::{Uid, User};
 
-use strategies::Registry;
+use strategies::{Registry, other_jobs::OtherJobs};
 
 pub use crate::tls::{PairFiles, TlsFiles};
 pub(crate) use balance::BALANCING;
@@ -442,6 +442,8 @@ pub struct OperatorConfig {
     pub fenced: BTreeSet<String>,
     /// How to verify workers, and the certificate that they ask for.
     pub tls: TlsFiles,
+    /// Where other jobs are led, for the policies that go by it; empty before it is read.
+    pub others: OtherJobs,
     shown: Vec<Shown>,
     /// All settings as they were read.
     root: Node,
@@ -473,6 +475,7 @@ impl OperatorConfig {
             fenced: config.jobs.iter().filter(|job| job.fenced).map(|job| job.name().to_owned()).collect(),
             jobs: config.jobs.into_iter().map(|job| (job.name().to_owned(), job.policy)).collect(),
             tls: TlsFiles { pair, ..http.tls },
+            others: OtherJobs::new(),
             shown,
             root,
             registry,
@@ -498,9 +501,11 @@ impl OperatorConfig {
         problem_at(&self.shown, key, fault)
     }
 
-    /// The policy of a job, whether it is configured here or not.
+    /// The policy of a job, whether it is configured here or not, with what is known of other jobs.
     pub fn policy_of(&self, job: &str) -> PolicyConfig {
-        self.jobs.get(job).cloned().unwrap_or_else(|| self.policy.clone().for_job(job, job::DEFAULT_LOAD))
+        let policy = self.jobs.get(job).cloned();
+        let policy = policy.unwrap_or_else(|| self.policy.clone().for_job(job, job::DEFAULT_LOAD));
+        policy.seeing(self.others.clone())
     }
 
     /// A short text for the policy of a job: the same on all nodes with the same policy.

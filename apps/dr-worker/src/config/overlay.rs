@@ -167,7 +167,8 @@ impl OperatorConfig {
         let text = Text::Overlay { version, text };
         let mut root = self.root.clone();
         lay(&mut root, read(job, &text, Overlays::All)?);
-        Self::read(root, Findings::with(&self.registry))
+        let others = self.others.clone();
+        Ok(Self { others, ..Self::read(root, Findings::with(&self.registry))? })
     }
 }
 

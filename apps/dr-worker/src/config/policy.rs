@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use strategies::{
     AutoMoves, BelowSiteMinimum, Pipeline, PolicySpec, SpecError,
     meter::Publishing,
+    other_jobs::OtherJobs,
     spec::{Inputs, Needs},
 };
 
@@ -207,6 +208,12 @@ impl Table for PolicyConfig {
 }
 
 impl PolicyConfig {
+    /// The same policy with what is known of other jobs.
+    #[must_use]
+    pub fn seeing(self, jobs: OtherJobs) -> Self {
+        Self { who: self.who.seeing(jobs), ..self }
+    }
+
     /// The strategy of the election.
     pub fn strategy(&self) -> Arc<dyn Strategy> {
         self.who.strategy()

@@ -134,6 +134,7 @@ pub(super) fn describe(explained: &Explained) -> String {
         let why = advice::beside(skipped.reason, &skipped.sentence, &explained.election);
         lines.push(format!("  the elector reports: {why}"));
     }
+    lines.extend(explained.other_jobs.iter().map(|sentence| format!("  {sentence}")));
     let several = explained.slots.len() > 1;
     for slot in &explained.slots {
         if several {

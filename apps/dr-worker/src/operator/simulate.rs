@@ -15,6 +15,7 @@ use crate::{
     config::{self, OperatorConfig, Sources},
     error::Error,
     view::{Simulated, SimulatedSlot, WhatIf},
+    wall::unix_ms,
 };
 
 /// `simulate`
@@ -42,8 +43,9 @@ pub(super) async fn run(arguments: &SimulateArguments, sources: &Sources, how: O
                 .to_owned(),
         ));
     }
-    let then = OperatorConfig::load(sources)?;
+    let mut then = OperatorConfig::load(sources)?;
     let result = Operator::with(&Sources { sets: others, ..sources.clone() }, async |operator| {
+        foresee(operator, &mut then, &what_if).await?;
         play(operator, &then, arguments.job.as_deref(), &what_if).await
     })
     .await;
@@ -56,6 +58,27 @@ pub(super) async fn run(arguments: &SimulateArguments, sources: &Sources, how: O
                 }
                 output::print_text(&describe(simulated))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Where the jobs would be led that policies go by.
+async fn foresee(operator: &Operator, then: &mut OperatorConfig, what_if: &WhatIf) -> Result<(), Error> {
+    then.others = what_if.left_of(operator.config.others.clone());
+    let observer = operator.observer().await?;
+    let mut snapshots = Vec::new();
+    for job in operator.config.others.keys() {
+        if let Ok(snapshot) = observer.snapshot(&operator.paths(job)?).await {
+            snapshots.push((job, snapshot));
+        }
+    }
+    // One may follow another.
+    for _ in 0..snapshots.len() {
+        for (job, snapshot) in &snapshots {
+            let now = &operator.config;
+            let simulated = Simulated::new(job, snapshot, what_if.clone(), now, then, unix_ms());
+            then.others.insert((*job).clone(), simulated.would_be_led());
         }
     }
     Ok(())
@@ -101,6 +124,7 @@ pub(super) fn describe(simulated: &Simulated) -> String {
         (_, Some(after)) => lines.push(format!("  {after} would be the elector")),
         (_, None) => lines.push("  there would be no elector".to_owned()),
     }
+    lines.extend(simulated.other_jobs.iter().map(|sentence| format!("  {sentence}")));
     lines.extend(simulated.notes.iter().map(|note| format!("  {}", note.dimmed())));
     lines.join("\n")
 }

@@ -42,6 +42,8 @@ pub struct Explained {
     pub other_line: bool,
     /// Whether the elector has another policy than this configuration.
     pub other_policy: bool,
+    /// How its policy goes by other jobs, such as `follows db, which leads in west`.
+    pub other_jobs: Vec<String>,
     /// The slots.
     pub slots: Vec<ExplainedSlot>,
     /// Problems of the election, and the commands that fix them.
@@ -175,7 +177,8 @@ impl Explained {
     pub fn new(election: &str, snapshot: &Snapshot, config: &OperatorConfig, unix_ms: u64) -> Self {
         let (policy, strategy) = (config.engine_of(election), config.policy_of(election).strategy());
         let other_policy = other_policy(&config.fingerprint_of(election), snapshot);
-        Self { other_policy, ..Self::by(election, snapshot, &policy, &*strategy, unix_ms) }
+        let other_jobs = config.policy_of(election).who.other_jobs();
+        Self { other_policy, other_jobs, ..Self::by(election, snapshot, &policy, &*strategy, unix_ms) }
     }
 
     fn by(
@@ -212,6 +215,7 @@ impl Explained {
             skipped: None,
             other_line,
             other_policy: false,
+            other_jobs: Vec::new(),
             slots: slots.collect(),
             problems: Vec::new(),
             unreadable: snapshot.unreadable.clone(),
@@ -266,6 +270,7 @@ impl Explained {
             skipped: None,
             other_line: false,
             other_policy: false,
+            other_jobs: Vec::new(),
             slots: vec![slot],
             problems: Vec::new(),
             unreadable: snapshot.unreadable.clone(),

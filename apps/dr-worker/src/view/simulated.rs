@@ -10,6 +10,7 @@ use election_core::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use strategies::other_jobs::{LedBy, OtherJob, OtherJobs};
 
 use super::{Explained, ExplainedSlot, is_absent};
 use crate::{config::OperatorConfig, schema::Object, wall::unix_ms};
@@ -49,6 +50,8 @@ pub struct Simulated {
     pub elector_then: Option<MemberId>,
     /// The slots.
     pub slots: Vec<SimulatedSlot>,
+    /// How its policy would go by other jobs, such as `follows db, which leads in west`.
+    pub other_jobs: Vec<String>,
     /// Further notes.
     pub notes: Vec<String>,
 }
@@ -87,7 +90,17 @@ pub struct SimulatedSlot {
 impl WhatIf {
     /// Whether this member is assumed lost.
     fn is_gone(&self, member: &MemberRecord) -> bool {
-        self.without.contains(&member.member) || self.without_sites.contains(&member.site)
+        self.loses(&member.member, &member.site)
+    }
+
+    fn loses(&self, member: &MemberId, site: &SiteId) -> bool {
+        self.without.contains(member) || self.without_sites.contains(site)
+    }
+
+    /// Where other jobs would be led, as far as their leaders are not lost.
+    pub fn left_of(&self, others: OtherJobs) -> OtherJobs {
+        let left = |led: OtherJob| led.without(|by| self.loses(&by.member, &by.site));
+        others.into_iter().map(|(job, led)| (job, left(led))).collect()
     }
 
     /// Checks that all sites and members are known. `configured` are the sites of the policy.
@@ -169,6 +182,7 @@ impl Simulated {
         }
         let gone = |member: &MemberRecord| what_if.is_gone(member);
         let (policy, strategy) = (now.engine_of(election), now.policy_of(election).strategy());
+        let other_jobs = then.policy_of(election).who.other_jobs();
         let (policy_then, strategy_then) = (then.engine_of(election), then.policy_of(election).strategy());
         let (now, then) = ((&policy, &*strategy), (&policy_then, &*strategy_then));
         let simulation = simulate(&snapshot.seen(), gone, now, then, unix_ms);
@@ -187,7 +201,19 @@ impl Simulated {
             elector: simulation.now.elector,
             elector_then: found.elector,
             slots,
+            other_jobs,
             notes,
+        }
+    }
+
+    /// Where the job would be led.
+    pub fn would_be_led(&self) -> OtherJob {
+        let by: Vec<_> =
+            self.slots.iter().filter_map(|slot| slot.would_lead.as_ref()).map(LedBy::new).collect();
+        if by.is_empty() {
+            OtherJob::Unknown("it would have no leader".to_owned())
+        } else {
+            OtherJob::Led(by)
         }
     }
 
@@ -239,6 +265,7 @@ impl Simulated {
             elector: None,
             elector_then: None,
             slots: vec![slot],
+            other_jobs: Vec::new(),
             notes,
         }
     }

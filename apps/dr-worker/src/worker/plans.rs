@@ -136,7 +136,8 @@ impl JobDrills {
     }
 
     async fn evaluate(&mut self, name: &str, plan: &DrillPlan) -> Result<(), Error> {
-        let config = self.worker.config().what_if(&[])?;
+        let mut config = self.worker.config().what_if(&[])?;
+        config.others = self.worker.others().all_led();
         let operator = Operator { config, session: self.session.clone() };
         let (_, state) = gather(&operator, &self.paths, plan).await?;
         // The result would only be that a drill is under way.

@@ -12,10 +12,10 @@ mod election_core_records {
 }
 
 use self::bounds_checks::Kind;
-use super::{DrillAnswer, DrillOrder, Overlay};
+use super::{DrillAnswer, DrillOrder, Halted, Overlay};
 
 /// Each record with all of its fields.
-fn kinds() -> [Kind; 3] {
+fn kinds() -> [Kind; 4] {
     [
         Kind::new::<DrillAnswer>(
             "drill answer",
@@ -29,6 +29,7 @@ fn kinds() -> [Kind; 3] {
             r#"{"v":1,"run":"r","by":"b","reason":"r","at_ms":1,"until_ms":2,"mode":"cut-site","members":["a"],"delay_ms":3,
         "cut_ms":4,"probe":true}"#,
         ),
+        Kind::new::<Halted>("halted", r#"{"v":1,"term":2,"program":"stopping"}"#),
         Kind::new::<Overlay>(
             "overlay",
             r#"{"v":1,"version":2,"text":"t","by":"b","at_ms":3,"reason":"r","restores":1}"#,

@@ -1,9 +1,10 @@
-//! What only workers write below an election: overlays of the configuration, and drills.
+//! What only workers write below an election: overlays of the configuration, drills, and that a leader's program is halted.
 
 #[cfg(test)]
 mod bounds_tests;
 mod drill;
 pub(crate) mod drills;
+mod halted;
 mod overlay;
 pub(crate) mod overlays;
 mod paths;
@@ -11,8 +12,9 @@ mod paths;
 mod reference;
 
 pub use drill::{DrillAnswer, DrillMode, DrillOrder, DrillOutage, DrillProbes, DrillState, DrillStep};
+pub use halted::{Halted, HaltedProgram};
 pub use overlay::{NewOverlay, Overlay};
 pub(crate) use paths::WorkerPaths;
 
 /// The children of an election that [`election_admin::forget`] finds beside its own.
-pub(crate) const PARTS: [&str; 2] = ["config", "drill"];
+pub(crate) const PARTS: [&str; 3] = ["config", "drill", "halted"];

@@ -10,6 +10,9 @@ pub(crate) trait WorkerPaths {
     /// A version of the overlay.
     fn config_version(&self, version: u64) -> String;
 
+    /// What the leader's program does, for the jobs after this one.
+    fn halted(&self) -> String;
+
     /// The drill under way.
     fn drill_order(&self) -> String;
 
@@ -36,6 +39,10 @@ impl WorkerPaths for Paths {
 
     fn config_version(&self, version: u64) -> String {
         format!("{}/config/v-{version:010}", self.base())
+    }
+
+    fn halted(&self) -> String {
+        format!("{}/halted", self.base())
     }
 
     fn drill_order(&self) -> String {

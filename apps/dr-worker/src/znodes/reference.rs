@@ -88,6 +88,12 @@ fn rows(paths: &Paths) -> Vec<Row> {
         ),
         (paths.config(), ONCE, "`dr-worker config push` and `config revert`", "`Overlay`"),
         (version, TRIMMED, "the same", "`Overlay`"),
+        (
+            paths.halted(),
+            "persistent, once it is needed",
+            "the leader of a job with `after`, or of one that it names, when its program is stopped or starts again",
+            "`Halted`",
+        ),
     ]
 }
 
@@ -118,7 +124,7 @@ fn rows_of_reports(paths: &Paths) -> Vec<Row> {
 }
 
 /// The sources of the records, as paths in the workspace. Their fields and comments are the reference.
-const RECORDS: [&str; 15] = [
+const RECORDS: [&str; 16] = [
     "crates/election-admin/src/record/breadcrumbs.rs",
     "crates/election-core/src/record/contender.rs",
     "crates/election-core/src/record/control.rs",
@@ -129,6 +135,7 @@ const RECORDS: [&str; 15] = [
     "crates/election-core/src/record/applied.rs",
     "crates/election-core/src/record/member.rs",
     "crates/election-core/src/record/named.rs",
+    "apps/dr-worker/src/znodes/halted.rs",
     "apps/dr-worker/src/znodes/overlay.rs",
     "crates/election-core/src/record/request.rs",
     "crates/election-admin/src/record/roster.rs",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{
@@ -10,19 +11,20 @@ use super::{
 };
 use crate::{
     Comparison, Filter, OwnStage, Pipeline, Stage as _,
+    other_jobs::OtherJobs,
     settings::{Findings, found, not_known},
     site_policy::SitePolicy,
     stages::{
-        ApartFrom, Capacity, Class, FewerFailures, Hours, Incumbent, Latency, LeaderOf, Limit, OldestBallot,
-        OtherSite, Priority, RoundRobin, SameSite, Score, Share, SiteAllowed, SiteMinimum, SiteOrder,
-        Software, Spread, WithLeaderOf, YoungestBallot,
+        Capacity, Class, FewerFailures, Hours, Incumbent, Latency, Limit, OldestBallot, OtherSite, Priority,
+        RoundRobin, SameSite, Score, Share, SiteAllowed, SiteMinimum, SiteOrder, Software, Spread, WithJob,
+        YoungestBallot,
     },
 };
 
 type Make = fn(&mut Settings<'_>) -> Option<OwnStage>;
 
 /// Each with what its settings make of it, in the order in which messages list them.
-const STAGES: [(&str, Make); 20] = [
+const STAGES: [(&str, Make); 19] = [
     (SiteOrder::NAME, plain::<SiteOrder>),
     (OtherSite::NAME, plain::<OtherSite>),
     (SameSite::NAME, plain::<SameSite>),
@@ -51,8 +53,12 @@ const STAGES: [(&str, Make); 20] = [
         let needs = stage.needs();
         Some(OwnStage::filter(stage).needing(needs))
     }),
-    (WithLeaderOf::NAME, leader_of::<false>),
-    (ApartFrom::NAME, leader_of::<true>),
+    (WithJob::NAME, |settings| {
+        settings.need(settings.inputs.jobs, JOBS)?;
+        let stage: WithJob = settings.read()?;
+        let needs = stage.needs();
+        Some(if_refuses(stage.refuses(), stage).needing(needs))
+    }),
     (Capacity::NAME, |settings| {
         settings.need(settings.inputs.jobs, JOBS)?;
         plain::<Capacity>(settings).map(|stage| stage.needing(Capacity::needs()))
@@ -80,13 +86,6 @@ fn plain<S: Comparison + Default + 'static>(settings: &mut Settings<'_>) -> Opti
 
 fn if_refuses(refuses: bool, stage: impl Filter + Comparison + Clone + 'static) -> OwnStage {
     if refuses { OwnStage::both(stage) } else { OwnStage::comparison(stage) }
-}
-
-fn leader_of<const APART: bool>(settings: &mut Settings<'_>) -> Option<OwnStage> {
-    settings.need(settings.inputs.jobs, JOBS)?;
-    let stage: LeaderOf<APART> = settings.read()?;
-    let needs = stage.needs();
-    Some(OwnStage::comparison(stage).needing(needs))
 }
 
 /// Whether a stage that is built in has this name.
@@ -155,7 +154,8 @@ impl Named<OwnStage> {
             findings.at(format!("[{place}]"), |findings| {
                 let Some(stage) = Self::read(value, known, findings) else { return };
                 let has = |name: &str| stages.iter().any(|known| known.name == name);
-                if has(stage.name) {
+                let is_again = |known: &Self| known.name == stage.name && known.of_job() == stage.of_job();
+                if stages.iter().any(is_again) {
                     findings.say(format!("{:?} is listed twice; use each stage once", stage.name));
                 }
                 if has(RoundRobin::NAME) {
@@ -172,10 +172,20 @@ impl Named<OwnStage> {
         self.made.comparison.is_none()
     }
 
-    /// Whether both limit the same attribute.
+    /// Whether both limit the same attribute, or bind the leader to the same other job.
     pub(super) fn limits_the_same(&self, other: &Self) -> bool {
         let attribute = |stage: &Self| stage.settings.get("attribute").cloned();
-        [self, other].iter().all(|stage| stage.name == Limit::NAME) && attribute(self) == attribute(other)
+        self.name == other.name
+            && match self.name {
+                Limit::NAME => attribute(self) == attribute(other),
+                WithJob::NAME => self.of_job() == other.of_job() && self.made.filter.is_some(),
+                _ => false,
+            }
+    }
+
+    /// The other job that the stage `with-job` goes by: it may be listed once for each.
+    fn of_job(&self) -> Option<&Value> {
+        self.settings.get("job").filter(|_| self.name == WithJob::NAME)
     }
 
     /// Adds the stage to a pipeline, as the filter that it is, too.
@@ -185,7 +195,24 @@ impl Named<OwnStage> {
             Spread::NAME => pipeline.compare(Spread::new(policy.sites.iter().cloned())),
             Share::NAME => pipeline.compare(Share::of(&subject.election)),
             Capacity::NAME => pipeline.compare(Capacity::of(subject.load)),
+            WithJob::NAME => self.with_job(pipeline, &subject.jobs),
             name => pipeline.with(name, self.made.filter.clone(), self.made.comparison.clone()),
+        }
+    }
+
+    /// The stage `with-job`, with what is known of other jobs.
+    pub(super) fn of_other_job(&self, jobs: &OtherJobs) -> Option<WithJob> {
+        self.of_job()?;
+        // Its settings were read before.
+        let stage = WithJob::deserialize(Value::Object(self.settings.clone())).ok()?;
+        Some(stage.seeing(jobs))
+    }
+
+    fn with_job(&self, pipeline: Pipeline, jobs: &OtherJobs) -> Pipeline {
+        let Some(stage) = self.of_other_job(jobs) else { return pipeline };
+        match &self.made.filter {
+            Some(_) => pipeline.filter(stage.clone()).compare(stage),
+            None => pipeline.compare(stage),
         }
     }
 }

@@ -20,6 +20,7 @@ pub(crate) use over::put_over;
 pub use crate::needs::{Inputs, Needs};
 
 use crate::{
+    other_jobs::OtherJobs,
     own::{OwnStage, OwnStrategy},
     pipeline::Pipeline,
     settings::{Findings, SpecError, not_known},
@@ -56,11 +57,13 @@ struct Subject {
     election: String,
     /// How much load it puts on the member that leads it.
     load: u32,
+    /// What is known of other jobs.
+    jobs: OtherJobs,
 }
 
 impl Default for Subject {
     fn default() -> Self {
-        Self { election: String::new(), load: 1 }
+        Self { election: String::new(), load: 1, jobs: OtherJobs::new() }
     }
 }
 
@@ -168,9 +171,20 @@ impl PolicySpec {
         self
     }
 
-    /// Whether leadership moves automatically to a better member.
-    pub fn moves_by_itself(&self) -> bool {
-        self.site_policy.auto_moves != AutoMoves::None
+    /// The same policy with what is known of other jobs, for the stage `with-job`. Nothing is known by default.
+    #[must_use]
+    pub fn seeing(mut self, jobs: OtherJobs) -> Self {
+        self.subject.jobs = jobs;
+        self
+    }
+
+    /// How it goes by other jobs, as sentences without a subject: `follows db, which leads in west`.
+    pub fn other_jobs(&self) -> Vec<String> {
+        let stages = self.pipeline.iter().flatten();
+        stages
+            .filter_map(|stage| stage.of_other_job(&self.subject.jobs))
+            .map(|stage| stage.in_words())
+            .collect()
     }
 
     /// What its members must measure or publish.
@@ -223,7 +237,7 @@ impl PolicySpec {
     }
 
     /// The filters of a rule besides those in its own pipeline: a stage `limit` of the policy counts for every cause,
-    /// unless the rule limits the same attribute.
+    /// unless the rule limits the same attribute, and so does a stage `with-job` that refuses members.
     fn fit_for(&self, rule: &Rule) -> Pipeline {
         let is_forgotten =
             |limit: &&Named<OwnStage>| !rule.pipeline.iter().any(|own| own.limits_the_same(limit));

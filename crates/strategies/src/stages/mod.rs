@@ -24,7 +24,7 @@
 //! | [`Score`] | filter, comparison | weighted attributes |
 //! | [`Latency`] | comparison | the nearest to a majority, to targets, .. |
 //! | [`Limit`] | filter | no loss above a limit, unless an operator accepts it |
-//! | [`LeaderOf`] | comparison | with the leaders of other jobs, or apart from them |
+//! | [`WithJob`] | filter, comparison | beside the leader of another job, or apart from it |
 //! | [`Capacity`] | comparison | members with room for the job besides the others that they lead |
 //! | [`Share`] | comparison | a lot drawn for each election: even shares of many |
 //! | [`RoundRobin`] | comparison | the next one after the last leader |
@@ -40,7 +40,6 @@ mod healthy;
 mod hours;
 mod incumbent;
 mod latency;
-mod leader_of;
 mod limit;
 pub(crate) mod member_id;
 mod not_excluded;
@@ -57,6 +56,7 @@ mod site_open;
 mod site_order;
 mod software;
 mod spread;
+mod with_job;
 
 pub use ballot_age::{OldestBallot, YoungestBallot};
 pub use capacity::Capacity;
@@ -67,7 +67,6 @@ pub use healthy::Healthy;
 pub use hours::Hours;
 pub use incumbent::Incumbent;
 pub use latency::{Distance, Latency};
-pub use leader_of::{ApartFrom, LeaderOf, WithLeaderOf, Within};
 pub use limit::Limit;
 pub use not_excluded::NotExcluded;
 pub use other_site::OtherSite;
@@ -84,6 +83,7 @@ pub use site_open::SiteOpen;
 pub use site_order::SiteOrder;
 pub use software::{FirstVersion, Software, Version};
 pub use spread::Spread;
+pub use with_job::{Strength, WithJob, Within};
 
 use election_core::strategy::{Ground, MemberRecord, Previous, Round, SiteId};
 

@@ -11,8 +11,9 @@ use proptest::{prelude::*, sample::subsequence};
 use serde_json::{Map, Value};
 use strategies::{
     AutoMoves, BelowSiteMinimum, OnLeaderFailure, Pipeline, PolicySpec, SlotSpread, Steadiness,
+    other_jobs::{LedBy, OtherJob},
     spec::Inputs,
-    stages::{self, Distance, Latency, Minimum},
+    stages::{self, Distance, Latency, Minimum, Strength},
     testing::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes},
 };
 
@@ -42,14 +43,13 @@ prop_compose! {
         cores in prop_oneof![(0..20_u32).prop_map(|n| n.to_string()), Just("many".to_owned())],
         software in prop::sample::select(&["", "dr-worker 1.4.0", "dr-worker 1.10", "by, hand"][..]),
         capacity in prop::sample::select(&["0", "3", "many"][..]),
-        leads in prop::sample::select(&[("", "0"), ("db", "1"), ("db web", "3"), ("web", "x")][..]),
+        load in prop::sample::select(&["0", "1", "3", "x"][..]),
     ) -> MemberRecord {
         let attributes = [
             ("class", class),
             ("cores", &cores),
             ("capacity", capacity),
-            ("dr.leads", leads.0),
-            ("dr.load", leads.1),
+            ("dr.load", load),
         ];
         let software = software.to_owned();
         with_attributes(&id, site, sequence, attributes).with(|m| (m.priority, m.health, m.software) = (priority, health, software))
@@ -173,8 +173,8 @@ fn any_pipeline() -> impl Strategy<Value = Pipeline> {
                 18 => pipeline.compare(stages::FewerFailures),
                 17 => pipeline.filter(stages::Limit::new("cores", 12.0)),
                 19 => pipeline.filter(stages::SiteAllowed::except(sites(order.iter().copied()))),
-                20 => pipeline.compare(leader_of::<true>()),
-                21 => pipeline.compare(leader_of::<false>()),
+                20 => pipeline.filter(with_job(Strength::Require)).compare(with_job(Strength::Prefer)),
+                21 => pipeline.filter(with_job(Strength::Apart)).compare(with_job(Strength::Avoid)),
                 22 => pipeline.compare(stages::Capacity::of(2)),
                 23 => pipeline.compare(hours(order.iter().copied())),
                 _ => pipeline.compare(stages::OldestBallot),
@@ -197,8 +197,10 @@ fn score(steadiness: Steadiness) -> stages::Score {
     stages::Score::new([term], steadiness).unwrap()
 }
 
-fn leader_of<const APART: bool>() -> stages::LeaderOf<APART> {
-    stages::LeaderOf::new(["db", "web"].map(str::to_owned), stages::Within::Member)
+fn with_job(strength: Strength) -> stages::WithJob {
+    let by = |id, site| LedBy::new(&with_attributes(id, site, 1, []).named());
+    let db = OtherJob::Led(vec![by("a", "east"), by("b", "west")]);
+    stages::WithJob::new("db", stages::Within::Site, strength).seeing(&[("db".to_owned(), db)].into())
 }
 
 /// The first of these sites is within its hours, the second is not, the third is always.
@@ -226,8 +228,8 @@ fn any_spec() -> impl Strategy<Value = PolicySpec> {
     let score = r#"{ stage = "score", margin = 50, attributes = { cores = { worst = 0, best = 16 } } }"#;
     let more = [
         score,
-        r#"{ stage = "with-leader-of", job = "db" }"#,
-        r#"{ stage = "apart-from", job = ["web", "db"] }"#,
+        r#"{ stage = "with-job", job = "db", place = "site", strength = "require" }"#,
+        r#"{ stage = "with-job", job = "web", strength = "apart" }"#,
     ];
     let stages = names.map(|name| format!("{name:?}")).into_iter().chain(more.map(str::to_owned));
     let stages: Vec<_> = stages.collect();
@@ -571,17 +573,11 @@ proptest! {
 
 /// A comparison that looks at other candidates, too, and one that does not behind it.
 fn any_that_looks_around() -> impl Strategy<Value = Pipeline> {
-    (1..5_u32, any_sites(), 0..3).prop_map(|(least, order, which)| {
-        let jobs = ["db".to_owned()];
+    (1..5_u32, any_sites()).prop_map(|(least, order)| {
         let order = stages::SiteOrder::new(sites(order));
         let fit =
             Pipeline::bare().filter(stages::Healthy).filter(stages::Priority).filter(stages::NotExcluded);
-        let pipeline = match which {
-            0 => fit.compare(stages::SiteMinimum::new(stages::Minimum::All(least), order.clone())),
-            1 => fit.compare(stages::WithLeaderOf::new(jobs, stages::Within::Site)),
-            _ => fit.compare(stages::ApartFrom::new(jobs, stages::Within::Site)),
-        };
-        pipeline.compare(order)
+        fit.compare(stages::SiteMinimum::new(stages::Minimum::All(least), order.clone())).compare(order)
     })
 }
 

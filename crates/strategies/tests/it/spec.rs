@@ -125,7 +125,7 @@ fn a_stage_with_settings_is_the_filter_that_it_is_too() {
 
 #[test]
 fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
-    let stage = r#"valid: "site-order", "other-site", "same-site", "fewer-failures", "spread", "incumbent", "class", "software", "score", "latency", "limit", "with-leader-of", "apart-from", "capacity", "hours", "priority", "oldest-ballot", "youngest-ballot", "round-robin", "fair-share""#;
+    let stage = r#"valid: "site-order", "other-site", "same-site", "fewer-failures", "spread", "incumbent", "class", "software", "score", "latency", "limit", "with-job", "capacity", "hours", "priority", "oldest-ballot", "youngest-ballot", "round-robin", "fair-share""#;
     let not_known = format!("pipeline[1]: \"latncy\" is not known; {stage}");
     let named = format!("pipeline[0].stage: \"scor\" is not known; {stage}");
     let cases: &[(&str, &[&str])] = &[
@@ -416,15 +416,15 @@ fn what_is_said_of_sites_holds_in_each_pipeline() {
 
 #[test]
 fn other_jobs_load_and_hours_are_read() {
-    let text = "sites = ['east', 'west']\npipeline = [{ stage = 'with-leader-of', job = 'db', by = 'site' }, \
-                { stage = 'apart-from', job = ['web', 'mq'] }, 'capacity', \
+    let text = "sites = ['east', 'west']\npipeline = [{ stage = 'with-job', job = 'db', place = 'site' }, \
+                { stage = 'with-job', job = 'mq', strength = 'apart' }, 'capacity', \
                 { stage = 'hours', sites = { east = '06:00-18:00', west = ['18:00-24:00', '00:00-06:00'] } }]";
     let spec = read_with_all(text);
     assert!(
-        stages(&spec, Cause::Startup).ends_with(" with-leader-of apart-from capacity hours member-id"),
+        stages(&spec, Cause::Startup).ends_with(" with-job with-job capacity hours member-id"),
         "{spec:?}"
     );
-    let jobs = ["db", "mq", "web"].map(str::to_owned).into();
+    let jobs = ["db", "mq"].map(str::to_owned).into();
     assert_eq!(spec.needs(), Needs::default().with(|needs| (needs.jobs, needs.load) = (jobs, true)));
     // What the job itself loads is part of the policy.
     assert_ne!(spec, spec.clone().with_load(2));
@@ -432,21 +432,20 @@ fn other_jobs_load_and_hours_are_read() {
 
     let cases: &[(&str, &[&str])] = &[
         (
-            "{ stage = 'apart-from' }",
+            "{ stage = 'with-job' }",
+            &["pipeline[0].job: it is missing; valid is a table such as { job = \"db\", place = \"site\" }"],
+        ),
+        (
+            "{ stage = 'with-job', job = ' ', place = 'rack', strength = 'never' }",
             &[
-                "pipeline[0].job: it is missing; valid is a table such as { job = \"db\" }, with the name of another job or an array of names",
+                "pipeline[0].job: it is empty; leave it out instead",
+                "pipeline[0].place: \"rack\" is not known; valid: \"member\", \"site\"",
+                "pipeline[0].strength: \"never\" is not known; valid: \"require\", \"prefer\", \"avoid\", \"apart\"",
             ],
         ),
         (
-            "{ stage = 'with-leader-of', job = [], by = 'rack' }",
-            &[
-                "pipeline[0].job: it is empty; name at least one",
-                "pipeline[0].by: \"rack\" is not known; valid: \"member\", \"site\"",
-            ],
-        ),
-        (
-            "{ stage = 'with-leader-of', job = ['db', 'db'] }",
-            &["pipeline[0].job[1]: \"db\" is listed twice; list it once"],
+            "{ stage = 'with-job', job = 'db' }, { stage = 'with-job', job = 'db', strength = 'apart' }",
+            &["pipeline[1]: \"with-job\" is listed twice; use each stage once"],
         ),
         (
             "'hours'",
@@ -471,7 +470,7 @@ fn other_jobs_load_and_hours_are_read() {
         assert_eq!(wrong_with_all(&text), *expected, "{stage}");
     }
     let nothing = "cannot be used here: no member publishes which other jobs it leads; leave it out";
-    for name in ["with-leader-of", "apart-from", "capacity"] {
+    for name in ["with-job", "capacity"] {
         assert_eq!(wrong(&format!("pipeline = ['{name}']")), [format!("pipeline[0]: {name:?} {nothing}")]);
     }
 }

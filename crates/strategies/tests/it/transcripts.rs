@@ -5,13 +5,14 @@
 //! `UPDATE_TRANSCRIPTS=1 cargo test -p strategies --test it transcripts` writes the
 //! answers anew; read the difference before you keep it.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, str::FromStr, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, str::FromStr};
 
-use election_core::strategy::{Health, Ranking, Strategy};
+use election_core::strategy::{Health, Ranking};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use strategies::{
     PolicySpec, SlotSpread,
+    other_jobs::{LedBy, OtherJob, OtherJobs},
     spec::Inputs,
     testing::{self, View, member, sites},
 };
@@ -43,12 +44,13 @@ fn the_examples_in_the_documents_are_what_the_policies_answer() {
         match kind {
             "toml" => {
                 let document: Document = toml::from_str(inside).unwrap();
-                policy = Some(PolicySpec::read(&document.policy, Inputs::ALL).unwrap());
+                let read = |policy| PolicySpec::read(&policy, Inputs::ALL).unwrap();
+                policy = document.policy.map(read).or(policy);
                 got.push_str(inside);
             }
             "transcript" => {
-                let strategy = policy.clone().unwrap().for_election("orders").strategy();
-                got.push_str(&replay(inside, Stage { strategy, ..Stage::default() }));
+                let policy = policy.clone().unwrap().for_election("orders");
+                got.push_str(&replay(inside, Stage { policy, ..Stage::default() }));
                 examples += 1;
             }
             _ => got.push_str(inside),
@@ -63,7 +65,8 @@ fn the_examples_in_the_documents_are_what_the_policies_answer() {
 
 #[derive(serde::Deserialize)]
 struct Document {
-    policy: Map<String, Value>,
+    /// Other tables are examples of another kind.
+    policy: Option<Map<String, Value>>,
 }
 
 fn compare(path: &Path, expected: &str, got: &str) {
@@ -101,18 +104,13 @@ fn replay(script: &str, mut stage: Stage) -> String {
 }
 
 /// What the commands act on.
+#[derive(Default)]
 struct Stage {
     view: View,
-    strategy: Arc<dyn Strategy>,
+    policy: PolicySpec,
+    jobs: OtherJobs,
     ballots: u32,
     by_name: BTreeMap<String, u32>,
-}
-
-impl Default for Stage {
-    fn default() -> Self {
-        let strategy = PolicySpec::default().strategy();
-        Self { view: View::default(), strategy, ballots: 0, by_name: BTreeMap::new() }
-    }
 }
 
 impl Stage {
@@ -129,6 +127,7 @@ impl Stage {
             "healthy" => self.health(plain[0], None),
             "exclude" => self.exclude(plain[0], named["seconds"], plain[1..].join(" ")),
             "wait" => self.view.unix_ms += 1000 * plain[0].parse::<u64>().unwrap(),
+            "job" => self.job(&plain, &named),
             "drain" => self.view.control.drained = sites(plain.iter().copied()),
             "prefer" => self.view.control.preferred_site = sites(plain.iter().copied()).pop(),
             "rank" => return self.rank(plain[0], &named),
@@ -143,7 +142,23 @@ impl Stage {
             sites.auto_moves = word(named["auto_moves"]);
             sites.spread = named.get("spread").map_or_else(SlotSpread::default, |name| word(name));
         });
-        self.strategy = policy.strategy();
+        self.policy = policy;
+    }
+
+    /// `job db leads=west-1@west`: where another job is led; with `paused` its mode is manual, and without a leader it has none.
+    fn job(&mut self, plain: &[&str], named: &BTreeMap<&str, &str>) {
+        let leaders = named.get("leads").into_iter().flat_map(|all| all.split(','));
+        let leaders = leaders.map(|text| {
+            let (name, site) = text.split_once('@').unwrap();
+            LedBy::new(&member(name, site, 1).named())
+        });
+        let leaders: Vec<_> = leaders.collect();
+        let job = match (leaders.is_empty(), plain.get(1)) {
+            (true, _) => OtherJob::Unknown("it has no leader".to_owned()),
+            (false, Some(&"paused")) => OtherJob::Unsettled(leaders, "its mode is manual".to_owned()),
+            (false, _) => OtherJob::Led(leaders),
+        };
+        self.jobs.insert(plain[0].to_owned(), job);
     }
 
     fn join(&mut self, name: &str, named: &BTreeMap<&str, &str>) {
@@ -206,7 +221,7 @@ impl Stage {
         };
         view.failed = former("failed");
         view.previous = former("before").or_else(|| view.failed.clone());
-        show(&self.strategy.rank(&view.round()))
+        show(&self.policy.clone().seeing(self.jobs.clone()).strategy().rank(&view.round()))
     }
 }
 

@@ -219,31 +219,28 @@ fn a_job_leaves_out_the_sites_that_it_forbids() {
 
 #[test]
 fn policies_name_other_jobs_that_there_are() {
-    let by = |job: &str, other: &str, auto: bool| {
-        let moves = if auto { "all" } else { "none" };
+    let by = |job: &str, other: &str| {
         format!(
-            "[job.{job}]\ncommand = [\"x\"]\n[job.{job}.policy]\nauto_moves = \"{moves}\"\n\
-             pipeline = [{{ stage = \"apart-from\", job = \"{other}\" }}]\n"
+            "[job.{job}]\ncommand = [\"x\"]\n[job.{job}.policy]\n\
+             pipeline = [{{ stage = \"with-job\", job = \"{other}\" }}]\n"
         )
     };
     let with = |jobs: &[String]| Given::file(&format!("{SMALL}{}", jobs.concat()));
-    let config = with(&[by("bills", "orders", true)]).load().unwrap();
+    let config = with(&[by("bills", "orders")]).load().unwrap();
     assert_eq!(config.jobs[0].policy.needs().jobs, ["orders".to_owned()].into());
-    with(&[by("bills", "ordrs", true)]).refused(
+    with(&[by("bills", "ordrs")]).refused(
         "worker.toml:12:1: job.bills.policy: it depends on the leader of \"ordrs\", which is not configured",
         &["valid: [\"orders\"]"],
     );
-    with(&[by("bills", "bills", true)]).refused(
+    with(&[by("bills", "bills")]).refused(
         "worker.toml:12:1: job.bills.policy: it depends on the leader of \"bills\"",
         &["job itself"],
     );
-    // The jobs would displace each other for ever, unless one of them waits for an operator.
-    let all = [by("a", "c", true), by("b", "a", true), by("c", "b", true)];
+    // The jobs could follow each other for ever.
+    let all = [by("a", "c"), by("b", "a"), by("c", "b")];
     let said = with(&all).problems();
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("job.a.policy: ") && said[0].contains(": a on c on b on a; "), "{said:?}");
-    with(&[by("a", "c", true), by("b", "a", false), by("c", "b", true)]).load().unwrap();
-    with(&[by("a", "b", true), by("b", "a", false)]).load().unwrap();
 }
 
 #[test]
@@ -269,7 +266,7 @@ fn jobs_that_wait_for_others_name_other_jobs_and_go_in_no_circle() {
     let web = |other: &str| after("web", &format!("after = [\"{other}\"]"));
     with(&[shop, web("shop")]).load().unwrap();
     let apart =
-        "[job.orders.policy]\nauto_moves = \"all\"\npipeline = [{ stage = \"apart-from\", job = \"web\" }]\n";
+        "[job.orders.policy]\npipeline = [{ stage = \"with-job\", job = \"web\", strength = \"apart\" }]\n";
     let said = with(&[after("shop", "after = [\"orders\"]"), web("shop"), apart.to_owned()]).problems();
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(
@@ -314,9 +311,9 @@ fn the_fingerprint_is_of_all_that_is_said_of_sites_jobs_and_hours() {
         &["policy.forbidden_sites=[\"lab\"]"],
         &["policy.pipeline=[\"capacity\"]"],
         &["policy.pipeline=[\"capacity\"]", "job.orders.load=2"],
-        &["job.orders.policy.pipeline=[{ stage = \"apart-from\", job = \"db\" }]"],
-        &["job.orders.policy.pipeline=[{ stage = \"with-leader-of\", job = \"db\" }]"],
-        &["job.orders.policy.pipeline=[{ stage = \"apart-from\", job = \"db\", by = \"site\" }]"],
+        &["job.orders.policy.pipeline=[{ stage = \"with-job\", job = \"db\" }]"],
+        &["job.orders.policy.pipeline=[{ stage = \"with-job\", job = \"db\", strength = \"apart\" }]"],
+        &["job.orders.policy.pipeline=[{ stage = \"with-job\", job = \"db\", place = \"site\" }]"],
         &[day.as_str()],
         &[night.as_str()],
     ];

@@ -85,7 +85,8 @@ impl Desk {
         let session = worker.session().filter(|session| session.incarnation().is_some()).cloned();
         let session =
             session.ok_or_else(|| Error::Unreachable("no ZooKeeper session at the moment".to_owned()))?;
-        let config = worker.config().what_if(&[]).map_err(Error::from)?;
+        let mut config = worker.config().what_if(&[]).map_err(Error::from)?;
+        config.others = worker.others().all_led();
         let operator = Operator { config, session };
         let paths = operator.paths(&job)?;
         Ok(Self { operator, job, paths })

@@ -73,7 +73,8 @@ pub(super) async fn simulate(
 ) -> Answered {
     let (which, what_if) = read(pairs).map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?;
     let seen = look(&worker, &which).await?;
-    let (now, then) = (policies(&worker, &[])?, policies(&worker, &what_if.set)?);
+    let (now, mut then) = (policies(&worker, &[])?, policies(&worker, &what_if.set)?);
+    then.others = what_if.left_of(then.others);
     let simulated = Simulated::checked(&seen.job, &seen.snapshot, what_if, &now, &then);
     Ok(answer(StatusCode::OK, &simulated.map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?))
 }
@@ -81,7 +82,9 @@ pub(super) async fn simulate(
 /// This worker's policies, with these settings applied.
 fn policies(worker: &Worker, sets: &[String]) -> Result<OperatorConfig, Refused> {
     let wrong = |problems| refuse(StatusCode::BAD_REQUEST, &format!("{problems}"));
-    Ok(worker.config().what_if(sets).map_err(wrong)?)
+    let mut config = worker.config().what_if(sets).map_err(wrong)?;
+    config.others = worker.others().all_led();
+    Ok(config)
 }
 
 /// The requested job and the assumptions.

@@ -48,6 +48,8 @@ struct JobStatus {
     /// The order by which this leader does not run the job.
     #[schemars(with = "Option<Object>")]
     stopped: Option<StoppedJob>,
+    /// Why this leader does not run the job until another job serves.
+    waits: Option<String>,
     /// The planned stop of the job that is under way.
     planned_stop: Option<PlannedStop>,
     elector: bool,
@@ -83,6 +85,7 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
             process: job.slot.process(),
             standby: job.slot.standby().and_then(|standby| standby.process()),
             stopped: job.slot.stopped(),
+            waits: job.slot.waits(),
             planned_stop: job.slot.planned_stop(),
             elector: status.is_elector,
             leaders,

@@ -76,7 +76,7 @@ pub(crate) async fn lead(
         guards = guards.cgroup(cgroup);
     }
     let slot = Arc::new(JobSlot::new(&config.node, job, guards, None, Duration::ZERO));
-    let work = JobWork { slot: Arc::clone(&slot), fencing: None };
+    let work = JobWork { slot: Arc::clone(&slot), fencing: None, order: None };
     let lasts = LEASE.max(4 * slot.stop_budget());
     let (until, lease) = watch::channel(BootTime::now() + lasts);
     background.spawn(async move {

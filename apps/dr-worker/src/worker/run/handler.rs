@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use zk_session::BootTime;
 
 use super::{
+    after::Order,
     fencing::Fencing,
     orders::{Orders, Source},
     work::JobWork,
@@ -48,11 +49,11 @@ impl JobHandler {
         fencing: Option<Fencing>,
         answers: Arc<PeerAnswers>,
         session_timeout: Duration,
-        source: Option<Source>,
+        (source, order): (Option<Source>, Option<Order>),
         disk: HungDisk,
     ) -> Self {
         Self {
-            work: JobWork { slot, fencing },
+            work: JobWork { slot, fencing, order },
             answers,
             session_timeout,
             source,

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use zk_session::{BootTime, Incarnation, Session, SessionPin};
 
 use super::{
+    after::Order,
     fencing::Fencing,
     handler::JobHandler,
     http_port::HttpPort,
@@ -78,8 +79,7 @@ pub(super) async fn join(
     let looked = look_at_all(&Observer::new(incarnation), config, lock, memory, &again.names()).await?;
 
     let jobs = Vec::with_capacity(config.jobs.len());
-    let (led, site_check, balanced) = (Vec::new(), None, None);
-    let parts = Parts { http, guards, jobs: Vec::new(), led, site_check, balanced };
+    let parts = Parts::new(http, guards, Arc::clone(worker.others()));
     let mut joining = Joining { config, session, worker, memory, device, granted, is_again, jobs, parts };
     for (job, looked) in config.jobs.iter().zip(looked) {
         joining.join(job, overlays.get(job.name()), looked, &mut again, background)?;
@@ -87,6 +87,7 @@ pub(super) async fn join(
     let Joining { device, jobs, mut parts, .. } = joining;
 
     parts.led = led::keep(parts.own_jobs(config));
+    parts.follow_others(config);
     background.spawn(device.await_it(jobs.iter().map(|job| job.election.clone()).collect()));
     avoid_leader_hosts(config, session, &parts, background);
     background.spawn(watch::timing(session.clone(), Arc::clone(worker)));
@@ -185,10 +186,19 @@ impl Joining<'_> {
         let me = config.node.id.clone();
         let orders =
             decides.then(|| Source { session: session.clone(), paths: paths.clone(), me: me.clone() });
+        let order = decides.then(|| {
+            Order::new(Arc::clone(self.worker.others()), session.clone(), paths.clone(), me.clone())
+        });
         let answers = Arc::new(PeerAnswers::default());
         let disk = self.worker.disk().clone();
-        let handler =
-            JobHandler::new(Arc::clone(&slot), fencing, Arc::clone(&answers), self.granted, orders, disk);
+        let handler = JobHandler::new(
+            Arc::clone(&slot),
+            fencing,
+            Arc::clone(&answers),
+            self.granted,
+            (orders, order),
+            disk,
+        );
         let settings = election(config, job, &paths, &slot, self.parts.http.port).leftovers(leftovers);
         let settings = settings.above(floor.term, floor.token);
         let election = again.join(session, settings, &slot, handler, decides)?;

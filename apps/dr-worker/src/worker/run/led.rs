@@ -1,10 +1,6 @@
-//! Publishes in each job's election which of the jobs that its policy names this worker leads, and the load of all
-//! other jobs that it leads.
+//! Publishes in each job's election the load of all other jobs that this worker leads, if its policy goes by it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use election_core::status::{ElectionStatus, Role};
 use strategies::{published, spec::Needs};
@@ -31,39 +27,28 @@ impl OwnJob {
     ) -> Self {
         Self { name: job.name().to_owned(), load: job.load, needs: needs(job), status, measured }
     }
-
-    /// Whether its policy depends on other jobs.
-    fn goes_by_others(&self) -> bool {
-        self.needs.load || !self.needs.jobs.is_empty()
-    }
 }
 
-/// The attributes to publish in the election of `job`, whose policy has these needs, while this worker leads the jobs
-/// `led` (names and loads).
-fn attributes(job: &str, needs: &Needs, led: &BTreeMap<String, u32>) -> BTreeMap<String, String> {
-    let others = || led.iter().filter(|(name, _)| *name != job);
-    let named = others().map(|(name, _)| name.as_str()).filter(|name| needs.jobs.contains(*name));
-    let load = others().map(|(_, load)| u64::from(*load)).sum();
-    published::attributes(named, if needs.load { load } else { 0 })
+/// The attributes to publish in the election of `job` while this worker leads the jobs `led` (names and loads).
+fn attributes(job: &str, led: &BTreeMap<String, u32>) -> BTreeMap<String, String> {
+    let others = led.iter().filter(|(name, _)| *name != job);
+    published::attributes(others.map(|(_, load)| u64::from(*load)).sum())
 }
 
-/// Publishes while these tasks run: none if no policy depends on other jobs.
+/// Publishes while these tasks run: none if no policy goes by the load.
 pub(super) fn keep(jobs: Vec<OwnJob>) -> Vec<Task> {
-    let wanted: BTreeSet<_> = jobs.iter().flat_map(|job| job.needs.jobs.clone()).collect();
     let all = jobs.iter().any(|job| job.needs.load);
     let led = Arc::new(watch::Sender::new(BTreeMap::new()));
     let mut tasks = Vec::new();
-    for job in &jobs {
-        if all || wanted.contains(&job.name) {
-            let follow = follow(job.name.clone(), job.load, job.status.clone(), Arc::clone(&led));
-            tasks.push(Task::spawn(follow));
-        }
+    for job in jobs.iter().filter(|_| all) {
+        let follow = follow(job.name.clone(), job.load, job.status.clone(), Arc::clone(&led));
+        tasks.push(Task::spawn(follow));
     }
     for job in jobs {
-        if job.goes_by_others() {
+        if job.needs.load {
             tasks.push(Task::spawn(publish(job, led.subscribe())));
         } else {
-            // Its former policy may have depended on them.
+            // Its former policy may have gone by it.
             job.measured.of_jobs(&job.name, BTreeMap::new());
         }
     }
@@ -91,7 +76,7 @@ async fn follow(
 
 async fn publish(job: OwnJob, mut led: watch::Receiver<BTreeMap<String, u32>>) {
     loop {
-        let attributes = attributes(&job.name, &job.needs, &led.borrow_and_update());
+        let attributes = attributes(&job.name, &led.borrow_and_update());
         job.measured.of_jobs(&job.name, attributes);
         if led.changed().await.is_err() {
             return;
@@ -103,22 +88,16 @@ async fn publish(job: OwnJob, mut led: watch::Receiver<BTreeMap<String, u32>>) {
 mod tests {
     use super::*;
 
-    /// What a job named `web` publishes while this worker leads these jobs.
-    fn published(needs: Needs, led: &[(&str, u32)]) -> Vec<(String, String)> {
-        let led = led.iter().map(|(name, load)| ((*name).to_owned(), *load)).collect();
-        attributes("web", &needs, &led).into_iter().collect()
-    }
-
     #[test]
-    fn only_what_the_policy_goes_by_is_published_and_never_the_job_itself() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let jobs = || Needs::default().with(|needs| needs.jobs = ["db".to_owned(), "mq".to_owned()].into());
-        let led = [("bills", 2), ("db", 3), ("web", 5)];
-        assert_eq!(published(Needs::default(), &led), []);
-        assert_eq!(published(jobs(), &led), [pair("dr.leads", "db")]);
-        assert_eq!(published(Needs::default().with(|needs| needs.load = true), &led), [pair("dr.load", "5")]);
-        let both = jobs().with(|needs| needs.load = true);
-        assert_eq!(published(both, &led[1..]), [pair("dr.leads", "db"), pair("dr.load", "3")]);
-        assert_eq!(published(jobs().with(|needs| needs.load = true), &led[2..]), []);
+    fn the_load_of_all_other_jobs_is_published() {
+        // By a job named `web`, while this worker leads these jobs.
+        let published = |led: &[(&str, u32)]| {
+            let led = led.iter().map(|(name, load)| ((*name).to_owned(), *load)).collect();
+            attributes("web", &led).into_iter().collect::<Vec<_>>()
+        };
+        let load = |load: &str| vec![("dr.load".to_owned(), load.to_owned())];
+        assert_eq!(published(&[("bills", 2), ("db", 3), ("web", 5)]), load("5"));
+        assert_eq!(published(&[("db", 3), ("web", 5)]), load("3"));
+        assert_eq!(published(&[("web", 5)]), []);
     }
 }

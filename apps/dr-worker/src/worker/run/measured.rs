@@ -1,5 +1,5 @@
-//! The measured attributes of this member in one election: the values of the job's measure command, and which other
-//! jobs the worker leads.
+//! The measured attributes of this member in one election: the values of the job's measure command, and the load of other
+//! jobs that the worker leads.
 
 use std::collections::BTreeMap;
 

@@ -13,9 +13,11 @@
 //! Before `join` the worker has no znode and has started no program of a job, so an earlier failure leaves nothing
 //! behind. After `join` the daemon survives a loss of ZooKeeper.
 
+mod after;
 pub(crate) mod alone;
 mod fencing;
 mod fitness;
+mod following;
 mod handler;
 mod http_port;
 mod join;
@@ -338,6 +340,10 @@ impl Running {
             }
             read = reading.done() => {
                 self.reload(read, manager).await;
+                continue;
+            }
+            () = self.parts.other_jobs_changed() => {
+                self.parts.reconsider(&self.worker.config());
                 continue;
             }
             () = self.present.overlays.settled() => {

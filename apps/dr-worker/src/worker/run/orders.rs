@@ -23,6 +23,7 @@ use election_core::{
     strategy::in_words,
 };
 use job_guard::JobRun;
+use tokio::sync::watch;
 use zk_session::Session;
 
 use super::work::JobWork;
@@ -30,6 +31,7 @@ use crate::{
     typed::Typed,
     wall::unix_ms,
     worker::{job::JobError, state::Halt},
+    znodes::HaltedProgram,
 };
 
 /// What starts the job again.
@@ -83,6 +85,14 @@ impl Orders {
             JobNews::Stopped(Some(order)) => order,
             news => {
                 self.note(work, news);
+                if let Some(why) = work.waits() {
+                    tracing::info!(
+                        job = work.slot.name(),
+                        "this member leads, and starts the job later: {why}"
+                    );
+                    work.halt(leadership, Halt::Waiting(why)).await;
+                    return Ok(());
+                }
                 tokio::select! {
                     started = work.start(leadership) => return started,
                     order = self.until_stopped(work, leadership) => order?,
@@ -126,13 +136,17 @@ impl Orders {
     pub(super) async fn lead(&mut self, work: &JobWork, leadership: &Leadership) -> Result<(), Failure> {
         let after_ready = Box::pin(work.after_ready(leadership));
         let mut led = Led { orders: self, work, leadership, after_ready };
+        let mut others = work.order.as_ref().map(|order| order.others.changes());
         loop {
+            others.iter_mut().for_each(watch::Receiver::mark_unchanged);
+            led.keep_order().await?;
             let run = work.slot.running();
-            if run.is_none() && work.slot.stopped().is_none() {
+            if run.is_none() && work.slot.stopped().is_none() && work.slot.waits().is_none() {
                 return Err(Failure::new("the job is not running"));
             }
             tokio::select! {
                 error = finished(run) => return Err(error.into()),
+                () = changed(&mut others) => {}
                 () = &mut led.after_ready => led.after_ready = Box::pin(pending()),
                 news = led.orders.news() => match news? {
                     Some(JobNews::Stopped(stopped)) => led.obey(stopped).await?,
@@ -331,9 +345,41 @@ impl Led<'_> {
         )
     }
 
-    /// Starts the job and waits until it is ready.
+    /// Stops, starts or restarts the job as the jobs require that it comes after.
+    async fn keep_order(&mut self) -> Result<(), Failure> {
+        let (slot, Some(order)) = (&self.work.slot, &self.work.order) else { return Ok(()) };
+        if slot.waits().is_some() {
+            return if order.waits().is_none() { self.resume().await } else { Ok(()) };
+        }
+        if slot.is_halted() {
+            return Ok(());
+        }
+        if let Some(why) = order.must_stop() {
+            tracing::info!(job = slot.name(), "stopping the job, and leading on: {why}");
+            self.after_ready = Box::pin(pending());
+            self.work.halt(self.leadership, Halt::Waiting(why)).await;
+            return Ok(());
+        }
+        if let Some(moved) = order.moved().filter(|_| slot.spec().restart_with) {
+            tracing::info!(
+                job = slot.name(),
+                "{moved} has another leader: restarting the job (restart_with)"
+            );
+            self.after_ready = Box::pin(pending());
+            self.work.halt(self.leadership, Halt::Starting).await;
+            return self.resume().await;
+        }
+        Ok(())
+    }
+
+    /// Starts the job and waits until it is ready, unless it has to wait for another job.
     async fn resume(&mut self) -> Result<(), Failure> {
         let slot = &self.work.slot;
+        if let Some(why) = self.work.waits() {
+            tracing::info!(job = slot.name(), "starting the job later: {why}");
+            self.work.halt(self.leadership, Halt::Waiting(why)).await;
+            return Ok(());
+        }
         let within = slot.takeover_timeout();
         slot.set_halt(Some(Halt::Starting));
         match tokio::time::timeout(within, self.work.start(self.leadership)).await {
@@ -344,8 +390,19 @@ impl Led<'_> {
             }
         }
         slot.set_halt(None);
+        self.work.record(self.leadership, HaltedProgram::Runs).await;
         self.after_ready = Box::pin(self.work.after_ready(self.leadership));
         Ok(())
+    }
+}
+
+async fn changed<T>(changes: &mut Option<watch::Receiver<T>>) {
+    let is_changed = match changes {
+        Some(changes) => changes.changed().await.is_ok(),
+        None => false,
+    };
+    if !is_changed {
+        pending::<()>().await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a worker does by its configuration beside its elections. A part is started anew where its settings change.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, future::pending, sync::Arc};
 
 use election_core::{
     Election,
@@ -10,7 +10,7 @@ use job_guard::Guards;
 use tokio::{net::TcpListener, sync::watch};
 
 use super::{
-    fitness,
+    fitness, following,
     http_port::HttpPort,
     led::{self, OwnJob},
     measure,
@@ -24,7 +24,7 @@ use crate::{
     worker::{
         balance::Balanced,
         probes::{self, Prober},
-        state::JobSlot,
+        state::{JobSlot, Others, SeenJob},
     },
 };
 
@@ -35,6 +35,9 @@ pub(super) struct Parts {
     /// Sorted by name, as in the configuration.
     pub(super) jobs: Vec<JobParts>,
     pub(super) led: Vec<Task>,
+    others: Arc<Others>,
+    following: Vec<Task>,
+    other_jobs: watch::Receiver<BTreeMap<String, SeenJob>>,
     pub(super) site_check: Option<Task>,
     pub(super) balanced: Option<watch::Sender<Balanced>>,
 }
@@ -115,6 +118,39 @@ impl JobParts {
 }
 
 impl Parts {
+    pub(super) fn new(http: HttpPort, guards: Guards, others: Arc<Others>) -> Self {
+        let other_jobs = others.changes();
+        let (jobs, led, following) = (Vec::new(), Vec::new(), Vec::new());
+        Self { http, guards, jobs, led, others, following, other_jobs, site_check: None, balanced: None }
+    }
+
+    /// Follows the elections that other jobs depend on, as configured, and none of those before.
+    pub(super) fn follow_others(&mut self, config: &Config) {
+        self.following.clear();
+        self.others.set_config(&config.jobs);
+        let Some(Prober { session, .. }) = self.jobs.first().map(|parts| &parts.prober) else { return };
+        let elections =
+            self.jobs.iter().map(|parts| (parts.slot.name(), &parts.prober.election, &parts.prober.paths));
+        self.following = following::follow(&self.others, session, &Others::wanted(&config.jobs), elections);
+    }
+
+    /// Waits until another job has moved, or may have. Cancel safe.
+    pub(super) async fn other_jobs_changed(&mut self) {
+        if self.other_jobs.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+
+    /// Has each election decide by where other jobs are led now, if its policy goes by that.
+    pub(super) fn reconsider(&self, config: &Config) {
+        for (parts, job) in self.jobs.iter().zip(&config.jobs) {
+            if parts.slot.set_other_jobs(self.others.led(&needs(job).jobs)) {
+                let settings = election(config, job, &parts.prober.paths, &parts.slot, self.http.port);
+                parts.prober.election.reconfigure(settings);
+            }
+        }
+    }
+
     /// Does what is in `new` from now on, except what needs a restart of the worker: of that `new` has the old values.
     /// `overlays` are reported by the members; `listener` replaces the present one.
     pub(super) fn take_over(
@@ -142,6 +178,12 @@ impl Parts {
             self.led.clear();
             self.led = led::keep(self.own_jobs(new));
         }
+        if Others::wanted(&old.jobs) != Others::wanted(&new.jobs)
+            || pairs().any(|(was, is)| was.spec.after != is.spec.after)
+        {
+            self.follow_others(new);
+        }
+        self.reconsider(new);
         if old.node.site_check != new.node.site_check {
             self.site_check = None;
             self.check_site(new, false);

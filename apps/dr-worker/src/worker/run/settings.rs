@@ -27,9 +27,9 @@ pub(super) fn profile(config: &Config, http_port: u16) -> Profile {
 }
 
 /// How the leader of a job is found.
-fn recipe(job: &JobConfig) -> Recipe {
+fn recipe(job: &JobConfig, slot: &JobSlot) -> Recipe {
     match job.recipe {
-        config::Recipe::Elector => Recipe::Elector(job.policy.strategy()),
+        config::Recipe::Elector => Recipe::Elector(job.policy.clone().seeing(slot.other_jobs()).strategy()),
         config::Recipe::Queue => Recipe::Queue(QueueFormat::Native),
         config::Recipe::Single => Recipe::Single,
     }
@@ -56,5 +56,5 @@ pub(super) fn election(
     me.health = if is_checked { Health::Unknown } else { Health::Unchecked };
     let policy = job.policy.engine(slot.stop_budget(), job.fenced);
     let policy = policy.with(|policy| policy.lease_reserve = slot.lease_reserve);
-    ElectionConfig::new(paths.clone(), me, recipe(job)).policy(policy)
+    ElectionConfig::new(paths.clone(), me, recipe(job, slot)).policy(policy)
 }

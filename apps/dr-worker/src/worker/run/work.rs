@@ -13,13 +13,14 @@ use election_core::{
 use job_guard::{Deadline, ProcessState};
 use zk_session::BootTime;
 
-use super::fencing::Fencing;
+use super::{after::Order, fencing::Fencing};
 use crate::{
     config::HookName,
     worker::{
         job::{JobEnv, JobError, work_time},
         state::{Halt, JobSlot},
     },
+    znodes::HaltedProgram,
 };
 
 /// The job on this member.
@@ -27,6 +28,8 @@ pub(super) struct JobWork {
     pub(super) slot: Arc<JobSlot>,
     /// `None` if former leaders are not fenced.
     pub(super) fencing: Option<Fencing>,
+    /// Its place among other jobs; `None` if the recipe has none.
+    pub(super) order: Option<Order>,
 }
 
 /// How long the report that the job has ended may take when the worker is to end at once.
@@ -54,6 +57,9 @@ impl JobWork {
     pub(super) async fn start(&self, leadership: &Leadership) -> Result<(), Failure> {
         let env = self.env(leadership.appointment(), leadership.fencing_token());
         self.slot.enter(env.clone());
+        if let Some(order) = &self.order {
+            order.starts();
+        }
         // From here on none begins.
         self.slot.rehearsals.end().await;
         if let Some(fencing) = &self.fencing {
@@ -71,17 +77,31 @@ impl JobWork {
         Ok(())
     }
 
+    /// Why the job may not start now: one that it comes after does not serve.
+    pub(super) fn waits(&self) -> Option<String> {
+        self.order.as_ref().and_then(Order::waits)
+    }
+
+    /// Records what the program does, for jobs that come after it.
+    pub(super) async fn record(&self, leadership: &Leadership, program: HaltedProgram) {
+        if let Some(order) = &self.order {
+            order.record(leadership.term(), program).await;
+        }
+    }
+
     /// Stops the job as at the end of a leadership, which goes on.
     pub(super) async fn halt(&self, leadership: &Leadership, why: Halt) {
         let reason = match &why {
-            Halt::Starting => "an operator has it restarted".to_owned(),
+            Halt::Starting => "it is to start again".to_owned(),
             Halt::Stopped(order) => format!("the job is {order}"),
+            Halt::Waiting(why) => why.clone(),
         };
         self.slot.set_halt(Some(why));
         let (budget, work_until) = (self.slot.stop_budget(), leadership.work_until());
         let before_stop = Deadline::before(work_until.clone().into(), budget);
         let by = || (BootTime::now() + budget).min(work_until.now());
         self.end(&reason, Some(before_stop), pending(), by).await;
+        self.record(leadership, HaltedProgram::Stopped).await;
     }
 
     /// Ends the job, with the hooks before and after. The hook before is left out without a deadline, and killed when there is
@@ -130,8 +150,16 @@ impl JobWork {
         slot.cleaned_up();
     }
 
-    /// Stops the job within the time of a planned stop, with this hook before.
+    /// Stops the job within the time of a planned stop, after those that come after it, with this hook before.
     async fn stop_in_time(&self, hook: Option<&JobEnv>, until: Deadline) {
+        let mut spent = Duration::ZERO;
+        if let (Some(env), Some(order)) = (hook, &self.order) {
+            let within = self.slot.spec().planned_stop_timeout();
+            tokio::select! {
+                took = order.let_others_stop(env.term, within) => spent = took,
+                () = self.slot.hastened() => return,
+            }
+        }
         if let Some(env) = hook {
             let demoted = async {
                 self.try_hook(HookName::BeforeStop, env, Some(until.clone())).await;
@@ -142,7 +170,7 @@ impl JobWork {
                 () = self.slot.hastened() => return,
             }
         }
-        self.slot.stop_in_time().await;
+        self.slot.stop_in_time(spent).await;
     }
 
     /// Runs the hook after the job is ready; without a job it does nothing.

@@ -1,5 +1,6 @@
 //! The state of a running worker: its session, its jobs, and the process of each.
 
+mod others;
 mod reload;
 mod slot;
 mod vacancy;
@@ -16,6 +17,7 @@ use crate::{
     config::{Config, NodeConfig},
     workers::Workers,
 };
+pub(super) use others::{Others, SeenJob};
 pub(super) use reload::Reload;
 pub(super) use slot::{Halt, HandedSlot, JobSlot};
 pub(super) use vacancy::Vacancy;
@@ -32,6 +34,8 @@ pub(super) struct Worker {
     root: String,
     joined: OnceLock<Joined>,
     has_joined: Notify,
+    /// What its jobs know of each other.
+    others: Arc<Others>,
     /// Until when it is cut off, for a drill.
     cut_until: watch::Sender<Option<BootTime>>,
 }
@@ -61,7 +65,9 @@ impl Worker {
     /// A worker that has not joined yet.
     pub(super) fn new(config: Config, certificates: Certificates, disk: HungDisk) -> Self {
         let (node, root) = (config.node.clone(), config.zookeeper.root.clone());
+        let others = Arc::new(Others::new(&config));
         Self {
+            others,
             config: watch::Sender::new(Arc::new(config)),
             certificates,
             disk,
@@ -72,6 +78,11 @@ impl Worker {
             has_joined: Notify::new(),
             cut_until: watch::Sender::new(None),
         }
+    }
+
+    /// What its jobs know of each other.
+    pub(super) fn others(&self) -> &Arc<Others> {
+        &self.others
     }
 
     /// Sets what exists since it has joined.

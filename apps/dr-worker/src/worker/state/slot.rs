@@ -9,6 +9,7 @@ use job_guard::{
 };
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
+use strategies::other_jobs::OtherJobs;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -68,6 +69,8 @@ struct SlotState {
     /// How long the job may take to be ready.
     takeover_timeout: Duration,
     overlay: Option<AppliedOverlay>,
+    /// Where the other jobs are led that the policy goes by.
+    other_jobs: OtherJobs,
     /// Renews the lease of a run that the program before this one has handed over.
     adopted: Option<Lease>,
     /// The leadership was handed over, so its hook after readiness has run.
@@ -83,13 +86,15 @@ pub(in crate::worker) struct HandedSlot {
     restarts: u64,
 }
 
-/// Why a leader does not serve, by an operator's request.
+/// Why a leader does not serve, by an operator's request or by that of another job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::worker) enum Halt {
     /// It is restarted or started, and not ready yet.
     Starting,
     /// An operator has stopped the job.
     Stopped(StoppedJob),
+    /// A job that it comes after does not serve: why.
+    Waiting(String),
 }
 
 /// Whether this member leads the job, or is on its way there or back.
@@ -124,6 +129,7 @@ impl JobSlot {
             stop_budget: job.spec.stop_budget(),
             takeover_timeout: job.policy.election.takeover_timeout,
             overlay: None,
+            other_jobs: OtherJobs::new(),
             adopted: None,
             is_past_ready: false,
         };
@@ -209,6 +215,19 @@ impl JobSlot {
         is_new
     }
 
+    /// Where the other jobs are led that the policy goes by.
+    pub(in crate::worker) fn other_jobs(&self) -> OtherJobs {
+        self.state.lock().other_jobs.clone()
+    }
+
+    /// Sets it. Returns whether that is new.
+    pub(in crate::worker) fn set_other_jobs(&self, jobs: OtherJobs) -> bool {
+        let mut state = self.state.lock();
+        let is_new = state.other_jobs != jobs;
+        state.other_jobs = jobs;
+        is_new
+    }
+
     /// How long a stop may take, whichever configuration the job was started with.
     pub(in crate::worker) fn stop_budget(&self) -> Duration {
         self.state.lock().stop_budget
@@ -263,12 +282,12 @@ impl JobSlot {
         }
     }
 
-    /// Sets why this leader does not serve by an operator's request; `None` if there is no such reason.
+    /// Sets why this leader does not serve although it leads; `None` if there is no such reason.
     pub(in crate::worker) fn set_halt(&self, halt: Option<Halt>) {
         self.state.lock().halt = halt;
     }
 
-    /// Whether this leader does not serve by an operator's request.
+    /// Whether this leader does not serve by an operator's request, or by that of another job.
     pub(in crate::worker) fn is_halted(&self) -> bool {
         self.state.lock().halt.is_some()
     }
@@ -277,7 +296,15 @@ impl JobSlot {
     pub(in crate::worker) fn stopped(&self) -> Option<StoppedJob> {
         match &self.state.lock().halt {
             Some(Halt::Stopped(order)) => Some(order.clone()),
-            Some(Halt::Starting) | None => None,
+            Some(Halt::Starting | Halt::Waiting(_)) | None => None,
+        }
+    }
+
+    /// Why this leader does not run the job until another job serves.
+    pub(in crate::worker) fn waits(&self) -> Option<String> {
+        match &self.state.lock().halt {
+            Some(Halt::Waiting(why)) => Some(why.clone()),
+            Some(Halt::Starting | Halt::Stopped(_)) | None => None,
         }
     }
 
@@ -385,6 +412,7 @@ impl JobSlot {
             let state = self.state.lock();
             let stopped = match &state.halt {
                 Some(Halt::Starting) => return Err("it is being started".to_owned()),
+                Some(Halt::Waiting(why)) => return Err(format!("it waits: {why}")),
                 Some(Halt::Stopped(order)) => Some(order.clone()),
                 None => None,
             };
@@ -466,13 +494,13 @@ impl JobSlot {
     }
 
     /// Stops the job within the time of a planned stop, if it runs. Returns when no process of it is left, or a stop is to
-    /// take no longer than it must; [`end`](Self::end) follows.
+    /// take no longer than it must; [`end`](Self::end) follows. `spent` of the time was needed before, by the jobs after this one.
     ///
     /// # Cancel safety
     /// Dropping the future does not cancel the stop.
-    pub(in crate::worker) async fn stop_in_time(&self) {
+    pub(in crate::worker) async fn stop_in_time(&self, spent: Duration) {
         let (Some(run), spec) = (self.running(), self.spec()) else { return };
-        let given = spec.planned_stop_timeout();
+        let given = spec.planned_stop_timeout().saturating_sub(spent).max(spec.stop_timeout);
         if given > spec.stop_timeout {
             let limit = in_words(given);
             tracing::info!(job = self.name(), "the job has {limit} to end while the lease is renewed");

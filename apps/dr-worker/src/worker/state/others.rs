@@ -1,0 +1,264 @@
+//! What the jobs of this worker know of each other: where each one is led, and whether it serves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use election_core::{
+    internals::record::{Control, Current, Status},
+    status::ElectionStatus,
+};
+use parking_lot::Mutex;
+use strategies::other_jobs::{OtherJob, OtherJobs};
+use tokio::sync::watch;
+
+use crate::{
+    config::{Config, JobConfig, Recipe},
+    znodes::{Halted, HaltedProgram},
+};
+
+/// What is known of the jobs that others depend on. Each is read from its own election.
+#[derive(Debug)]
+pub(in crate::worker) struct Others {
+    seen: watch::Sender<BTreeMap<String, SeenJob>>,
+    /// What each job comes after.
+    after: Mutex<BTreeMap<String, Vec<String>>>,
+}
+
+/// What is known of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::worker) struct SeenJob {
+    /// For policies.
+    led: OtherJob,
+    service: Service,
+}
+
+/// Whether a job serves, for those that come after it, and for those that it comes after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::worker) enum Service {
+    /// It has a READY leader of this term, whose program runs.
+    Up(u64),
+    /// It has a leader, whose program may run.
+    MayRun,
+    /// Its leader is about to stop the program, as planned.
+    Stopping,
+    /// Its leader does not run the program.
+    Stopped,
+    /// It has no leader.
+    Gone,
+}
+
+impl SeenJob {
+    /// `control` is `None` if the standing orders are not known.
+    pub(in crate::worker) fn of(
+        status: &ElectionStatus,
+        control: Option<&Control>,
+        halted: Option<&Halted>,
+    ) -> Self {
+        let leaders = || status.leaders.iter().flatten().map(|leader| &**leader);
+        let service = leaders().next().map_or(Service::Gone, |leader| Service::of(leader, halted));
+        Self { led: OtherJob::of(control, status.elected.as_deref(), leaders()), service }
+    }
+}
+
+impl Service {
+    fn of(leader: &Current, halted: Option<&Halted>) -> Self {
+        let program = halted.filter(|halted| halted.term == leader.term).map(|halted| halted.program);
+        match (program, leader.status) {
+            (Some(HaltedProgram::Stopping), _) => Self::Stopping,
+            (Some(HaltedProgram::Stopped), _) => Self::Stopped,
+            (Some(HaltedProgram::Runs) | None, Status::Ready) => Self::Up(leader.term),
+            (Some(HaltedProgram::Runs) | None, _) => Self::MayRun,
+        }
+    }
+
+    /// Why a job after this one may not start.
+    fn in_the_way(self, job: &str) -> Option<String> {
+        match self {
+            Self::Up(_) => None,
+            Self::Stopping => Some(format!("{job} is being stopped")),
+            Self::Stopped => Some(format!("the program of {job} does not run")),
+            Self::MayRun => Some(format!("{job} is not READY yet")),
+            Self::Gone => Some(format!("{job} has no leader")),
+        }
+    }
+}
+
+impl Others {
+    pub(in crate::worker) fn new(config: &Config) -> Self {
+        let others = Self { seen: watch::Sender::default(), after: Mutex::default() };
+        others.set_config(&config.jobs);
+        others
+    }
+
+    pub(in crate::worker) fn set_config(&self, jobs: &[JobConfig]) {
+        let after = jobs.iter().map(|job| (job.name().to_owned(), job.spec.after.clone()));
+        *self.after.lock() = after.collect();
+        self.seen.send_modify(|_| {});
+    }
+
+    /// The jobs that must be followed: those that a policy goes by, those that others come after, and these others.
+    pub(in crate::worker) fn wanted(jobs: &[JobConfig]) -> BTreeSet<String> {
+        let policies = jobs.iter().filter(|job| job.recipe == Recipe::Elector);
+        let mut wanted: BTreeSet<_> = policies.flat_map(|job| job.policy.needs().jobs).collect();
+        for job in jobs.iter().filter(|job| !job.spec.after.is_empty()) {
+            wanted.extend(job.spec.after.iter().cloned());
+            wanted.insert(job.name().to_owned());
+        }
+        wanted
+    }
+
+    /// Takes over what was read of a job.
+    pub(in crate::worker) fn saw(&self, job: &str, news: SeenJob) {
+        self.seen.send_if_modified(|seen| {
+            if seen.get(job) == Some(&news) {
+                return false;
+            }
+            tracing::debug!(job, seen = ?news, "another job has changed");
+            seen.insert(job.to_owned(), news);
+            true
+        });
+    }
+
+    /// Its changes.
+    pub(in crate::worker) fn changes(&self) -> watch::Receiver<BTreeMap<String, SeenJob>> {
+        self.seen.subscribe()
+    }
+
+    /// Where these jobs are led, for policies.
+    pub(in crate::worker) fn led<'a>(&self, jobs: impl IntoIterator<Item = &'a String>) -> OtherJobs {
+        let seen = self.seen.borrow();
+        let known = |job: &String| Some((job.clone(), seen.get(job)?.led.clone()));
+        jobs.into_iter().filter_map(known).collect()
+    }
+
+    /// Where all followed jobs are led.
+    pub(in crate::worker) fn all_led(&self) -> OtherJobs {
+        self.seen.borrow().iter().map(|(job, seen)| (job.clone(), seen.led.clone())).collect()
+    }
+
+    /// The jobs that this one comes after, as they are now.
+    fn before(&self, job: &str) -> Vec<(String, Service)> {
+        let after = self.after.lock().get(job).cloned().unwrap_or_default();
+        let seen = self.seen.borrow();
+        let service = |name: &String| seen.get(name).map_or(Service::Gone, |seen| seen.service);
+        after
+            .into_iter()
+            .map(|name| {
+                let service = service(&name);
+                (name, service)
+            })
+            .collect()
+    }
+
+    /// Why this job may not start now.
+    pub(in crate::worker) fn waits(&self, job: &str) -> Option<String> {
+        self.before(job).into_iter().find_map(|(name, service)| service.in_the_way(&name))
+    }
+
+    /// Why this job is to stop now: one that it comes after is stopped as planned.
+    pub(in crate::worker) fn must_stop(&self, job: &str) -> Option<String> {
+        let stops = |service: &Service| matches!(service, Service::Stopping | Service::Stopped);
+        let all = self.before(job).into_iter();
+        all.filter(|(_, service)| stops(service)).find_map(|(name, service)| service.in_the_way(&name))
+    }
+
+    /// The terms of the jobs that this one comes after, as far as they serve.
+    pub(in crate::worker) fn terms(&self, job: &str) -> BTreeMap<String, u64> {
+        let term = |(name, service)| match service {
+            Service::Up(term) => Some((name, term)),
+            _ => None,
+        };
+        self.before(job).into_iter().filter_map(term).collect()
+    }
+
+    /// Whether this job comes after another one, or another one after it.
+    pub(in crate::worker) fn is_ordered(&self, job: &str) -> bool {
+        let after = self.after.lock();
+        after.get(job).is_some_and(|names| !names.is_empty())
+            || after.values().flatten().any(|name| name == job)
+    }
+
+    /// The jobs that come after this one and whose program may run; `None` if none comes after it.
+    pub(in crate::worker) fn behind(&self, job: &str) -> Option<Vec<String>> {
+        let after = self.after.lock();
+        let mut behind = after.iter().filter(|(_, names)| names.iter().any(|name| name == job)).peekable();
+        behind.peek()?;
+        let seen = self.seen.borrow();
+        let may_run = |name: &&String| {
+            let service = seen.get(*name).map(|seen| seen.service);
+            !matches!(service, None | Some(Service::Stopped | Service::Gone))
+        };
+        Some(behind.map(|(name, _)| name).filter(may_run).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn others() -> Others {
+        let after = [("shop", vec!["db"]), ("web", vec!["shop", "db"]), ("db", vec![])];
+        let owned = |(job, after): (&str, Vec<&str>)| {
+            (job.to_owned(), after.into_iter().map(str::to_owned).collect::<Vec<_>>())
+        };
+        Others { seen: watch::Sender::default(), after: Mutex::new(after.into_iter().map(owned).collect()) }
+    }
+
+    fn saw(others: &Others, job: &str, service: Service) {
+        others.saw(job, SeenJob { led: OtherJob::Unknown(String::new()), service });
+    }
+
+    #[test]
+    fn a_job_waits_for_all_that_it_comes_after_and_stops_only_with_a_planned_stop() {
+        let others = others();
+        assert_eq!(others.waits("db"), None);
+        assert_eq!(others.waits("shop").as_deref(), Some("db has no leader"));
+        for (service, waits, must_stop) in [
+            (Service::Up(3), None, None),
+            (Service::MayRun, Some("db is not READY yet"), None),
+            (Service::Gone, Some("db has no leader"), None),
+            (Service::Stopping, Some("db is being stopped"), Some("db is being stopped")),
+            (
+                Service::Stopped,
+                Some("the program of db does not run"),
+                Some("the program of db does not run"),
+            ),
+        ] {
+            saw(&others, "db", service);
+            assert_eq!(others.waits("shop").as_deref(), waits);
+            assert_eq!(others.must_stop("shop").as_deref(), must_stop);
+        }
+        saw(&others, "db", Service::Up(3));
+        saw(&others, "shop", Service::MayRun);
+        assert_eq!(others.waits("web").as_deref(), Some("shop is not READY yet"));
+        assert_eq!(others.terms("web"), [("db".to_owned(), 3)].into());
+    }
+
+    #[test]
+    fn a_job_is_stopped_when_no_program_of_a_job_after_it_may_run() {
+        let others = others();
+        assert_eq!(others.behind("web"), None);
+        assert!(others.is_ordered("web") && others.is_ordered("db") && !others.is_ordered("mq"));
+        assert_eq!(others.behind("db"), Some(vec![]), "none of them was seen");
+        saw(&others, "shop", Service::Up(4));
+        saw(&others, "web", Service::Stopping);
+        assert_eq!(others.behind("db"), Some(vec!["shop".to_owned(), "web".to_owned()]));
+        saw(&others, "shop", Service::Stopped);
+        saw(&others, "web", Service::Gone);
+        assert_eq!(others.behind("db"), Some(vec![]));
+    }
+
+    #[test]
+    fn a_halted_program_counts_in_its_term_alone() {
+        let leader: Current = serde_json::from_value(serde_json::json!({
+            "v": 1, "member": "east-1", "ballot": "b-0000000001", "site": "east", "slot": 0, "term": 5,
+            "status": "READY", "since_ms": 0,
+        }))
+        .unwrap();
+        let of = |term, program| Service::of(&leader, Some(&Halted::new(term, program)));
+        assert_eq!(Service::of(&leader, None), Service::Up(5));
+        assert_eq!(of(4, HaltedProgram::Stopped), Service::Up(5));
+        assert_eq!(of(5, HaltedProgram::Stopped), Service::Stopped);
+        assert_eq!(of(5, HaltedProgram::Stopping), Service::Stopping);
+        assert_eq!(of(5, HaltedProgram::Runs), Service::Up(5));
+    }
+}
