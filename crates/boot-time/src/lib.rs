@@ -1,12 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod clocks;
+
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+#[cfg(feature = "virtual-time")]
+pub use clocks::VirtualTime;
+pub use clocks::{hardware_time, unix_time};
 
 /// The longest single sleep.
 const NAP: Duration = Duration::from_secs(1);
@@ -40,7 +44,7 @@ impl BootTime {
     /// A clock that can't be read (no such Linux is known) reads as the end of time: every deadline has then passed,
     /// which is the safe side.
     pub fn now() -> Self {
-        Self::from_duration(clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::MAX, Duration::from))
+        Self::from_duration(clocks::boot_time())
     }
 
     const fn from_nanos(nanos: u64) -> Self {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 pub(crate) use boot_time::{BootTime, sleep_until};
-use nix::time::{ClockId, clock_gettime};
 
 /// Later than anything.
 pub(crate) const NEVER: BootTime = BootTime::from_duration(Duration::MAX);
@@ -21,9 +20,7 @@ pub(crate) struct Moment {
 impl Moment {
     /// The present.
     pub(crate) fn now() -> Self {
-        // A clock that can't be read finds nothing slewed.
-        let raw = clock_gettime(ClockId::CLOCK_MONOTONIC_RAW).map_or(Duration::ZERO, Duration::from);
-        Self { boot: BootTime::now(), raw }
+        Self { boot: BootTime::now(), raw: boot_time::hardware_time() }
     }
 
     #[cfg(test)]

@@ -203,6 +203,7 @@ impl Loan for LeadershipGuard {
                 !matches!(status.role, Role::TakingOver | Role::Leader | Role::SteppingDown)
             };
             tokio::select! {
+                biased;
                 _ = status.wait_for(released) => {}
                 _ = election.ended() => {}
             }

@@ -54,10 +54,8 @@ pub(crate) fn now() -> Now {
 }
 
 /// The wall clock, in milliseconds since the Unix epoch.
-#[allow(clippy::disallowed_methods)] // the only read of it
 pub fn unix_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, crate::record::limits::millis)
+    crate::record::limits::millis(boot_time::unix_time())
 }
 
 pub(crate) fn to_time(boot: BootTime) -> Time {

@@ -9,7 +9,7 @@
 //! events of the children themselves.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -69,7 +69,8 @@ const MOST_STALE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     /// By path; a path without a list is not watched. Thousands of paths may be watched, and most by one watch.
-    by_path: HashMap<Arc<str>, SmallVec<[(Look, WatchId); 1]>>,
+    /// In the order of the paths: the same watches are set again by the same bytes.
+    by_path: BTreeMap<Arc<str>, SmallVec<[(Look, WatchId); 1]>>,
     paths: HashMap<WatchId, Arc<str>>,
     /// Armed on the server and given up, oldest first.
     stale: VecDeque<(Arc<str>, Look)>,

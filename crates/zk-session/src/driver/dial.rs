@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
 use zk_proto::{Credentials, Handshake, Purpose, Ticket};
 
 use super::refusal::Refusal;
-use super::transport::{self, ReadEnd, WriteEnd};
+use super::transport::{ReadEnd, Stream, WriteEnd, open};
 use crate::servers::hosts::Host;
 use crate::settings::Settings;
 use crate::time::{BootTime, Moment, within};
@@ -51,11 +50,9 @@ pub(super) async fn attach(
     patience: Patience,
 ) -> Result<Attached, Refusal> {
     let Patience { connect, handshake } = patience;
-    let stream = within(BootTime::now() + connect, TcpStream::connect(host.address)).await;
+    let stream = within(BootTime::now() + connect, open(&settings.dial, host.address)).await;
     let silent = || format!("it accepted no connection within {connect:.1?}");
     let stream = stream.ok_or_else(|| Refusal::Unavailable(silent()))??;
-    // A request must not wait for the answer to the last one.
-    stream.set_nodelay(true)?;
     let greeting = within(BootTime::now() + handshake, greet(settings, stream, host, purpose)).await;
     let silent = || format!("it accepted the connection, but made no session within {handshake:.1?}");
     greeting.ok_or_else(|| Refusal::Unavailable(silent()))?
@@ -63,17 +60,16 @@ pub(super) async fn attach(
 
 async fn greet(
     settings: &Arc<Settings>,
-    stream: TcpStream,
+    stream: Stream,
     host: &Host,
     purpose: impl FnOnce() -> Purpose,
 ) -> Result<Attached, Refusal> {
     #[cfg(feature = "tls")]
-    let (mut reader, mut writer) = match super::tls::connector(settings).await.map_err(Refusal::Tls)? {
-        Some(tls) => transport::over_tls(super::tls::shake_hands(&tls, host, stream).await?),
-        None => transport::over_tcp(stream),
+    let stream = match super::tls::connector(settings).await.map_err(Refusal::Tls)? {
+        Some(tls) => Stream::Other(super::tls::shake_hands(&tls, host, stream.boxed()).await?),
+        None => stream,
     };
-    #[cfg(not(feature = "tls"))]
-    let (mut reader, mut writer) = transport::over_tcp(stream);
+    let (mut reader, mut writer) = stream.into_ends();
     let auth = settings.auth.iter().map(|auth| (auth.scheme.as_str(), auth.secret.expose()));
     let auth: Vec<(&str, &[u8])> = auth.collect();
     let credentials = Credentials::new(&auth);

@@ -278,6 +278,7 @@ impl Seeker {
             sleep_until(BootTime::now() + all.min(part)).await;
         };
         let found = tokio::select! {
+            biased;
             found = race(&hosts, head_start, counts, attempt, answers, self.resolver.known()) => found,
             () = no_more => None,
         };

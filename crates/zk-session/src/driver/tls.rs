@@ -7,11 +7,10 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use crate::servers::hosts::Host;
+use crate::settings::dial::Duplex;
 use crate::settings::renewed::renewed;
 use crate::settings::{ReadFile, Settings, TlsOptions};
 
@@ -26,12 +25,12 @@ pub(super) async fn connector(settings: &Settings) -> Result<Option<TlsConnector
 pub(super) async fn shake_hands(
     connector: &TlsConnector,
     host: &Host,
-    stream: TcpStream,
-) -> io::Result<TlsStream<TcpStream>> {
+    stream: Box<dyn Duplex>,
+) -> io::Result<Box<dyn Duplex>> {
     let name = ServerName::try_from(host.server.name.clone()).map_err(|_| {
         io::Error::other(rustls::Error::General("this name can't be in a certificate".to_owned()))
     })?;
-    connector.connect(name, stream).await
+    Ok(Box::new(connector.connect(name, stream).await?))
 }
 
 pub(crate) fn config(options: &TlsOptions, read: &ReadFile) -> Result<Arc<ClientConfig>, String> {

@@ -1,24 +1,67 @@
-//! A connection to a server, as its two ends: TCP, with or without TLS.
+//! A connection to a server, as its two ends: TCP, or anything else, such as TLS over either.
 
 use std::future::{Future as _, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::ready;
 
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt as _;
-#[cfg(feature = "tls")]
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-#[cfg(feature = "tls")]
-use tokio_rustls::client::TlsStream;
+
+use crate::settings::dial::{Dial, Duplex};
 
 /// The buffer for one read, held only while there is something to read.
 const LEAST: usize = 1000;
 /// The largest buffer for one read, used if reads fill the smaller ones.
 const MOST: usize = 1 << 20;
+
+/// Opens a connection.
+pub(super) async fn open(dial: &Dial, server: SocketAddr) -> io::Result<Stream> {
+    if let Some(dial) = &dial.0 {
+        return dial(server).await.map(Stream::Other);
+    }
+    let stream = TcpStream::connect(server).await?;
+    // A request must not wait for the answer to the last one.
+    stream.set_nodelay(true)?;
+    Ok(Stream::Tcp(stream))
+}
+
+/// An open connection.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Other(Box<dyn Duplex>),
+}
+
+impl Stream {
+    /// Both ends.
+    pub(super) fn into_ends(self) -> (ReadEnd, WriteEnd) {
+        match self {
+            Self::Tcp(stream) => {
+                let (reader, writer) = stream.into_split();
+                let source = Incoming::Tcp(reader);
+                (ReadEnd { source, room: LEAST }, WriteEnd::Tcp(Arc::new(writer)))
+            }
+            Self::Other(stream) => {
+                let (reader, writer) = tokio::io::split(stream);
+                let source = Incoming::Other(reader);
+                (ReadEnd { source, room: LEAST }, WriteEnd::Other(writer, BytesMut::new()))
+            }
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn boxed(self) -> Box<dyn Duplex> {
+        match self {
+            Self::Tcp(stream) => Box::new(stream),
+            Self::Other(stream) => stream,
+        }
+    }
+}
 
 /// The reading end.
 pub(super) struct ReadEnd {
@@ -29,16 +72,14 @@ pub(super) struct ReadEnd {
 
 enum Incoming {
     Tcp(OwnedReadHalf),
-    #[cfg(feature = "tls")]
-    Tls(ReadHalf<TlsStream<TcpStream>>),
+    Other(ReadHalf<Box<dyn Duplex>>),
 }
 
 /// The writing end.
 pub(super) enum WriteEnd {
     Tcp(Arc<OwnedWriteHalf>),
-    /// Bytes that TLS has been given and has not passed on.
-    #[cfg(feature = "tls")]
-    Tls(WriteHalf<TlsStream<TcpStream>>, BytesMut),
+    /// Bytes that it has been given and has not passed on.
+    Other(WriteHalf<Box<dyn Duplex>>, BytesMut),
 }
 
 impl ReadEnd {
@@ -67,8 +108,7 @@ impl ReadEnd {
                 })
                 .await?
             }
-            #[cfg(feature = "tls")]
-            Incoming::Tls(stream) => {
+            Incoming::Other(stream) => {
                 reserve(buffer);
                 stream.read_buf(buffer).await?
             }
@@ -97,8 +137,7 @@ impl WriteEnd {
                     written => return written,
                 }
             },
-            #[cfg(feature = "tls")]
-            Self::Tls(stream, kept) => {
+            Self::Other(stream, kept) => {
                 if kept.is_empty() {
                     source(&mut |bytes| {
                         kept.extend_from_slice(bytes);
@@ -130,8 +169,7 @@ impl WriteEnd {
     pub(super) fn is_behind(&self) -> bool {
         match self {
             Self::Tcp(_) => false,
-            #[cfg(feature = "tls")]
-            Self::Tls(_, kept) => !kept.is_empty(),
+            Self::Other(_, kept) => !kept.is_empty(),
         }
     }
 
@@ -139,21 +177,7 @@ impl WriteEnd {
     pub(super) fn direct(&self) -> Option<Arc<OwnedWriteHalf>> {
         match self {
             Self::Tcp(stream) => Some(Arc::clone(stream)),
-            #[cfg(feature = "tls")]
-            Self::Tls(..) => None,
+            Self::Other(..) => None,
         }
     }
-}
-
-/// Both ends of a connection.
-pub(super) fn over_tcp(stream: TcpStream) -> (ReadEnd, WriteEnd) {
-    let (reader, writer) = stream.into_split();
-    (ReadEnd { source: Incoming::Tcp(reader), room: LEAST }, WriteEnd::Tcp(Arc::new(writer)))
-}
-
-/// The same with TLS.
-#[cfg(feature = "tls")]
-pub(super) fn over_tls(stream: TlsStream<TcpStream>) -> (ReadEnd, WriteEnd) {
-    let (reader, writer) = tokio::io::split(stream);
-    (ReadEnd { source: Incoming::Tls(reader), room: LEAST }, WriteEnd::Tls(writer, BytesMut::new()))
 }

@@ -1,10 +1,14 @@
 //! The settings of a session.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::io;
+use std::net::SocketAddr;
 #[cfg(any(feature = "tls", feature = "sasl"))]
-use std::{io, path::Path, sync::Arc};
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::Instrument as _;
 use zk_proto::Ticket;
 
@@ -19,6 +23,7 @@ use crate::session::establish;
 use crate::session::shared::Shared;
 #[cfg(any(feature = "tls", feature = "sasl"))]
 use crate::settings::ReadFile;
+use crate::settings::dial::{Dial, Duplex};
 use crate::settings::secret::{Auth, Secret};
 use crate::settings::{SaslDigest, SaslUser, Settings, TlsOptions};
 use crate::time::BootTime;
@@ -140,6 +145,20 @@ impl SessionBuilder {
         read: impl Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync + 'static,
     ) -> Self {
         self.settings.read_file = ReadFile(Arc::new(read));
+        self
+    }
+
+    /// Opens connections to servers by this function instead of TCP: through a proxy, or in memory for a test. It gets the
+    /// address of a server. TLS is added to what it returns, if it is set.
+    pub fn dial_by<S, F>(mut self, dial: impl Fn(SocketAddr) -> F + Send + Sync + 'static) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+    {
+        self.settings.dial = Dial(Some(Arc::new(move |server| {
+            let dialed = dial(server);
+            Box::pin(async move { Ok(Box::new(dialed.await?) as Box<dyn Duplex>) })
+        })));
         self
     }
 

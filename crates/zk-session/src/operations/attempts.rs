@@ -335,6 +335,7 @@ impl Attempts<'_> {
                 return Err(self.out_of_time());
             }
             tokio::select! {
+                biased;
                 () = self.inner.opens() => {}
                 () = self.inner.over() => {}
                 () = sleep_until(self.deadline) => {}
@@ -353,6 +354,7 @@ impl Attempts<'_> {
             return Err(self.out_of_time());
         }
         tokio::select! {
+            biased;
             () = self.inner.over() => Err(self.over()),
             () = sleep_until(until) => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! What a session relies on that one server has told it, for [`audit`](crate::session::audit).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use zk_proto::WatchId;
@@ -39,7 +39,7 @@ struct ReliedOnZnodes {
     shown: HashMap<WatchId, Shown>,
     begun: u64,
     /// How often each was refused since the last audit.
-    refused: HashMap<String, u32>,
+    refused: BTreeMap<String, u32>,
     /// Ephemerals that groups of this session have created over the present connection, each with the newest change that the
     /// session had seen before: what is there later is newer.
     created: HashMap<String, i64>,

@@ -142,6 +142,7 @@ impl Supervisor {
         if bound > 0 {
             info!(epoch = %old.epoch(), pins = bound, "waiting with a new ZooKeeper session until the work under the old one has stopped");
             tokio::select! {
+                biased;
                 _ = pins.wait_for(|count| *count == 0) => {}
                 _ = self.shared.closing() => return None,
             }

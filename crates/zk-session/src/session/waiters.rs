@@ -60,7 +60,8 @@ impl Waiters {
     /// The session is over: everything wakes up. What has fired before the end counts.
     pub(crate) fn end(&self) {
         let is_lost = |_: &WatchId, waiter: &mut Waiter| !matches!(waiter, Waiter::Fired(_));
-        let lost: Vec<_> = lock(&self.0).extract_if(is_lost).collect();
+        let mut lost: Vec<_> = lock(&self.0).extract_if(is_lost).collect();
+        lost.sort_unstable_by_key(|(id, _)| *id);
         for (_, waiter) in lost {
             match waiter {
                 Waiter::Lasting(queue) => queue.wake(),

@@ -17,10 +17,12 @@ use crate::error::ConnectError;
 use crate::instruments::Instruments;
 use crate::servers::hosts::ConnectString;
 
+pub(crate) mod dial;
 #[cfg(any(feature = "tls", feature = "sasl"))]
 pub(crate) mod renewed;
 pub(crate) mod secret;
 
+use dial::Dial;
 #[cfg(any(feature = "tls", feature = "sasl"))]
 use renewed::InUse;
 use secret::{Auth, Secret};
@@ -108,6 +110,7 @@ pub(crate) struct Settings {
     pub(crate) sasl_in_use: Arc<Mutex<Option<InUse<SaslUser>>>>,
     #[cfg(any(feature = "tls", feature = "sasl"))]
     pub(crate) read_file: ReadFile,
+    pub(crate) dial: Dial,
     pub(crate) max_request: usize,
     /// By the name of the session.
     pub(crate) instruments: Instruments,
@@ -134,6 +137,7 @@ impl Settings {
             sasl_in_use: Arc::default(),
             #[cfg(any(feature = "tls", feature = "sasl"))]
             read_file: ReadFile(Arc::new(|path| std::fs::read(path))),
+            dial: Dial::default(),
             max_request: Limits::default().request,
             instruments: Instruments::new("default".to_owned()),
         }

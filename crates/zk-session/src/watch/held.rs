@@ -133,6 +133,7 @@ impl Keeper {
                 _ => None,
             };
             tokio::select! {
+                biased;
                 // Its session is over, and its znode with it. The watch reads again in the next session.
                 () = self.gone(held_in) => {
                     self.report(HeldStatus::Pending);

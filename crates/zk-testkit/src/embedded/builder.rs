@@ -15,6 +15,8 @@ use crate::builder::{LEAST, MOST, MOST_TICKS, check_common, check_range};
 use crate::error::Context as _;
 use crate::listener::Listener;
 
+/// The date at which servers in memory begin: 2020, and a second.
+const IN_MEMORY_MS: i64 = 1_577_836_801_000;
 /// With room for a connect request, and the length of a frame.
 const LEAST_REQUEST: usize = 128;
 const MOST_REQUEST: usize = 1 << 30;
@@ -63,6 +65,25 @@ impl TestServerBuilder {
             port_changes.push(port_change);
         }
         Ok(TestServer { shared, addresses, seed, port_changes, tasks, thread: None })
+    }
+
+    /// Starts it without sockets: a client connects by [`TestServer::open`]. Its time is that of the tokio runtime that this is
+    /// called on, which a test can pause, and all else comes of the [seed](field@Self::seed), session ids and passwords
+    /// included: the same calls at the same times have the same answers. The addresses are those of an ensemble elsewhere,
+    /// from port 2181 on unless a [`base_port`](field@Self::base_port) is set.
+    ///
+    /// # Errors
+    /// [`Error::Settings`].
+    pub fn start_in_memory(self) -> Result<TestServer, Error> {
+        self.check()?;
+        let base = self.base_port.unwrap_or(2181);
+        let address = |offset| SocketAddr::new(self.ip, base.saturating_add(offset));
+        let addresses: Vec<_> = (0..).map(address).take(self.servers).collect();
+        let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
+        let start = Start { ms: IN_MEMORY_MS, seed, secret: fastrand::Rng::with_seed(seed).u64(..) };
+        let shared = Arc::new(Shared::new(Cluster::new(self, addresses.clone(), start)));
+        let tasks = vec![tokio::spawn(shell::run_timers(Arc::clone(&shared)))];
+        Ok(TestServer { shared, addresses, seed, port_changes: Vec::new(), tasks, thread: None })
     }
 
     /// Starts it on a thread of its own, for tests and programs that have no tokio

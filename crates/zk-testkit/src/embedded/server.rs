@@ -1,15 +1,20 @@
 //! The embedded server, as its users see it.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::cluster::{Cluster, SessionInfo};
-use super::shell::{PortChange, Shared};
+use super::shell::{self, PortChange, Shared};
 use crate::Error;
 use crate::error::Context as _;
+
+/// How many bytes may be on their way in memory, in each direction.
+const IN_MEMORY: usize = 64 << 10;
 
 /// The embedded server: a ZooKeeper server inside this process, for tests and experiments. It keeps nothing;
 /// use Apache ZooKeeper in production. It serves ZooKeeper's protocol on a loopback port, behaves as Apache
@@ -53,6 +58,21 @@ impl TestServer {
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
+    }
+
+    /// Connects to the server at that address, in memory, also if it has [sockets](crate::TestServerBuilder::start). The
+    /// connection ends with the stream. It is served on the tokio runtime that this is called on.
+    ///
+    /// # Errors
+    /// There is no such server, or it is [stopped](Self::stop).
+    pub fn open(&self, address: SocketAddr) -> io::Result<DuplexStream> {
+        let server = self.addresses.iter().position(|known| *known == address);
+        let server = server.filter(|server| self.is_running(*server));
+        let server = server.ok_or(io::ErrorKind::ConnectionRefused)?;
+        let (client, served) = tokio::io::duplex(IN_MEMORY);
+        let peer = SocketAddr::new(address.ip(), 0);
+        tokio::spawn(shell::serve_in_memory(Arc::clone(&self.shared), server, served, peer));
+        Ok(client)
     }
 
     // Queries.
@@ -137,8 +157,10 @@ impl TestServer {
     }
 
     async fn refuse(&self, server: usize, refuse: bool) -> Result<(), Error> {
+        // Without sockets nothing has to be refused.
+        let Some(port) = self.port_changes.get(server) else { return Ok(()) };
         let (done, turned) = oneshot::channel();
-        let _ = self.port_changes[server].send(PortChange { refuse, done });
+        let _ = port.send(PortChange { refuse, done });
         // Without an answer the runtime has ended, and the listener with it.
         let turned = turned.await.unwrap_or(Ok(()));
         turned.context(|| format!("cannot keep or open {}", self.addresses[server]))

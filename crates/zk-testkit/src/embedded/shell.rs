@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -106,6 +105,7 @@ pub(super) async fn run_timers(shared: Arc<Shared>) {
         match until {
             Some(until) => {
                 tokio::select! {
+                    biased;
                     () = tokio::time::sleep_until(until) => {}
                     () = woken => {}
                 }
@@ -149,24 +149,8 @@ pub(super) async fn accept(
 async fn serve(shared: Arc<Shared>, server: usize, mut stream: TcpStream, peer: SocketAddr) {
     // Without it small replies would wait for acknowledgements of earlier ones.
     let _ = stream.set_nodelay(true);
-    let (connection, mut outputs) = shared.open(server, peer);
     let (mut reading, mut writing) = stream.split();
-    let room = Notify::new();
-    let written = |count| {
-        shared.with(|cluster| cluster.written(connection, count));
-        room.notify_one();
-    };
-    let ending = tokio::select! {
-        () = read(&shared, connection, &room, &mut reading) => None,
-        ending = write(&mut writing, &mut outputs, written) => ending,
-    };
-    shared.disconnected(connection);
-    // A client that has closed its sending side may still read.
-    let ending = match ending {
-        Some(ending) => ending,
-        None => write(&mut writing, &mut outputs, |_| ()).await.unwrap_or(Ending::Orderly),
-    };
-    match ending {
+    match exchange(&shared, server, peer, &mut reading, &mut writing).await {
         Ending::Orderly => {
             let _ = stream.shutdown().await;
         }
@@ -177,9 +161,48 @@ async fn serve(shared: Arc<Shared>, server: usize, mut stream: TcpStream, peer: 
     }
 }
 
+/// As [`serve`], without a socket.
+pub(super) async fn serve_in_memory(
+    shared: Arc<Shared>,
+    server: usize,
+    stream: DuplexStream,
+    peer: SocketAddr,
+) {
+    let (mut reading, mut writing) = tokio::io::split(stream);
+    // Nothing is lost that was written before either ending.
+    exchange(&shared, server, peer, &mut reading, &mut writing).await;
+}
+
+/// Serves one connection to its end.
+async fn exchange(
+    shared: &Shared,
+    server: usize,
+    peer: SocketAddr,
+    reading: &mut (impl AsyncRead + Unpin),
+    writing: &mut (impl AsyncWrite + Unpin),
+) -> Ending {
+    let (connection, mut outputs) = shared.open(server, peer);
+    let room = Notify::new();
+    let written = |count| {
+        shared.with(|cluster| cluster.written(connection, count));
+        room.notify_one();
+    };
+    let ending = tokio::select! {
+        biased;
+        () = read(shared, connection, &room, reading) => None,
+        ending = write(writing, &mut outputs, written) => ending,
+    };
+    shared.disconnected(connection);
+    // A client that has closed its sending side may still read.
+    match ending {
+        Some(ending) => ending,
+        None => write(writing, &mut outputs, |_| ()).await.unwrap_or(Ending::Orderly),
+    }
+}
+
 /// Reads to the end of the client's bytes. While too much is on its way to a client, nothing is read from it,
 /// until there is `room`: else one that reads no replies could fill the memory with them.
-async fn read(shared: &Shared, connection: u64, room: &Notify, stream: &mut ReadHalf<'_>) {
+async fn read(shared: &Shared, connection: u64, room: &Notify, stream: &mut (impl AsyncRead + Unpin)) {
     let mut buffer = vec![0; READ];
     loop {
         match stream.read(&mut buffer).await {
@@ -196,7 +219,7 @@ async fn read(shared: &Shared, connection: u64, room: &Notify, stream: &mut Read
 
 /// Writes to the end of the output; `None` if the client no longer reads.
 async fn write(
-    stream: &mut WriteHalf<'_>,
+    stream: &mut (impl AsyncWrite + Unpin),
     outputs: &mut mpsc::UnboundedReceiver<Output>,
     written: impl Fn(usize),
 ) -> Option<Ending> {
