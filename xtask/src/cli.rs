@@ -81,6 +81,10 @@ pub(crate) enum Chore {
 
 #[derive(Debug, Args)]
 pub(crate) struct ChaosArgs {
+    /// Break a rule of dr-worker on purpose, in a copy: succeeds if the check that is for it finds that. `all`: one after the
+    /// other. Without ARGS, by the schedule that was written for it, in robustness/chaos/sabotages.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sabotage: Option<String>,
     /// What the program `chaos` takes: --seed N, --minutes M, --dir DIR; replay DIR repeats the schedule of an earlier run.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub(crate) args: Vec<String>,

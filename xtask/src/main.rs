@@ -66,7 +66,7 @@ async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Dashboard => dashboard::run().await,
         Chore::Book => book().await,
         Chore::Model(args) => model::run(&args).await,
-        Chore::Chaos(args) => chaos::run(&args.args).await,
+        Chore::Chaos(args) => chaos::run(&args).await,
     }
 }
 

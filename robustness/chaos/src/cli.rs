@@ -19,6 +19,9 @@ pub(crate) struct Cli {
     /// removed.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// The check that must find something, because the program under test is broken: the exit code is 0 if it does.
+    #[arg(long, value_name = "CHECK")]
+    pub(crate) expect: Option<String>,
     #[command(subcommand)]
     what: Option<What>,
 }

@@ -62,6 +62,15 @@ fn chaos(cli: &cli::Cli) -> anyhow::Result<ExitCode> {
     let report = Report::of(&history);
     let text = report.text(&history);
     fs::write(dir.join("report.txt"), &text)?;
+    if let Some(check) = &cli.expect {
+        let caught = report.broken().any(|broken| broken == check);
+        let others = report.broken().filter(|broken| broken != check).collect::<Vec<_>>().join(", ");
+        println!(
+            "{check}: {}; other checks that found something: {others}",
+            if caught { "caught" } else { "NOT CAUGHT" }
+        );
+        return Ok(ExitCode::from(u8::from(!caught)));
+    }
     print!("{text}");
     if !report.held() {
         println!("repeat it by: cargo xtask chaos replay {}", dir.display());

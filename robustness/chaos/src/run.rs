@@ -52,12 +52,13 @@ pub(crate) async fn run(schedule: &Schedule, dir: &Path) -> anyhow::Result<Histo
     if leads(&seen, within).await {
         tokio::time::sleep(AT_THE_END).await;
     }
+    recorder.record(now(), Event::Finished)?;
+    end(&mut faults, &recorder);
+    // The last read: no job writes any more.
     let op = recorder.next_op();
     recorder.record(now(), Event::Invoke { op, call: Call::Read { store: JOB.to_owned() } })?;
     let values = faults.stage.store.values();
     recorder.record(now(), Event::Ok { op, answer: Answer::Values { values } })?;
-    recorder.record(now(), Event::Finished)?;
-    end(&mut faults, &recorder);
     faults.stage.keep_logs(dir)?;
     // The servers, too: their logs are complete then.
     drop(faults);

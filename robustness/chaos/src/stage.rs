@@ -43,6 +43,8 @@ impl Stage {
             dir.join("history").display().to_string(),
             "--store".to_owned(),
             store.address().to_string(),
+            "--ends".to_owned(),
+            schedule.job.name().to_owned(),
         ];
         let setup = Setup::new(Driver::Native)
             .workers(&MEMBERS)

@@ -21,6 +21,6 @@ fn a_short_run_holds() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     for check in ["one-actor", "store-is-fenced", "one-answers-200", "leader-in-time"] {
-        assert!(!said.contains(&format!("{check}: held (0 examined)")), "{said}");
+        assert!(!said.contains(&format!("{check}: nothing to check")), "{said}");
     }
 }

@@ -124,13 +124,12 @@ impl Report {
     pub fn text(&self, history: &History) -> String {
         let mut text = String::new();
         for (check, findings) in &self.findings {
-            let _ = writeln!(
-                text,
-                "{}: {} ({} examined)",
-                check.name,
-                if findings.violations.is_empty() { "held" } else { "BROKEN" },
-                findings.examined,
-            );
+            let verdict = match (findings.violations.is_empty(), findings.examined) {
+                (false, _) => "BROKEN",
+                (true, 0) => "nothing to check",
+                (true, _) => "held",
+            };
+            let _ = writeln!(text, "{}: {verdict} ({} examined)", check.name, findings.examined);
             if !findings.violations.is_empty() {
                 let _ = writeln!(text, "  {}", check.promise);
             }

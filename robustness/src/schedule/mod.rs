@@ -12,8 +12,36 @@ pub struct Schedule {
     pub length_ms: u64,
     /// Keys of the workers' configuration, and their values.
     pub settings: Vec<(String, String)>,
+    /// How the job ends.
+    #[serde(default)]
+    pub job: JobEnd,
     /// What happens, in the order of time.
     pub steps: Vec<Step>,
+}
+
+/// How the job ends when it is asked to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobEnd {
+    /// At once.
+    #[default]
+    Prompt,
+    /// It acts on for most of its stop timeout.
+    Slow,
+    /// It leaves a process that acts on until it is killed.
+    Child,
+}
+
+impl JobEnd {
+    /// Its name, as in a stored schedule.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompt",
+            Self::Slow => "slow",
+            Self::Child => "child",
+        }
+    }
 }
 
 /// Something that is broken for a while, or ordered.
@@ -179,7 +207,7 @@ impl Schedule {
             now = end + rng.u64(calm / 2..calm * 2) + 1;
         }
         steps.sort_by_key(|step| step.at_ms);
-        Self { seed, length_ms, settings, steps }
+        Self { seed, length_ms, settings, job: JobEnd::Prompt, steps }
     }
 }
 

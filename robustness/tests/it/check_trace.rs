@@ -31,6 +31,7 @@ fn it_says_held_or_which_lines_break_a_promise() {
     fs::write(dir.path().join("others.jsonl"), text(&others)).unwrap();
     let (held, said) = check(dir.path()).unwrap();
     assert!(held && said.ends_with("\nheld\n"), "{said}");
+    assert!(said.contains("one-actor: held (") && !said.contains("held (0"), "{said}");
 
     let end = lines.last().unwrap().at;
     let event = Event::Left { pid: 77, command: "ledger run".into() };

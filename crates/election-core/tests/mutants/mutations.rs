@@ -9,12 +9,12 @@ use std::{collections::BTreeMap, fs, path::Path};
 pub(crate) struct Rule {
     pub(crate) name: &'static str,
     /// What drops it.
-    edits: &'static [Edit],
+    pub(crate) edits: &'static [Edit],
 }
 
 /// A file below `src`, a text that it has exactly once, and what that becomes. White space of any length is equal. In
 /// the new text `$0` is the old one, and `DROPPED` is true while the rule is dropped.
-type Edit = (&'static str, &'static str, &'static str);
+pub(crate) type Edit = (&'static str, &'static str, &'static str);
 
 const fn rule(name: &'static str, edits: &'static [Edit]) -> Rule {
     Rule { name, edits }
@@ -374,21 +374,25 @@ pub(crate) fn mutated(src: &Path) -> (BTreeMap<&'static str, String>, Vec<String
     for (at, rule, (file, text, becomes)) in edits {
         let source =
             files.entry(*file).or_insert_with(|| fs::read_to_string(src.join(file)).unwrap_or_default());
-        let places = places(source, text);
-        let &[(from, to)] = &places[..] else {
+        let becomes = becomes.replace("DROPPED", &format!("crate::is_dropped({at})"));
+        if let Err(times) = replace(source, text, &becomes) {
             wrong.push(format!(
-                "the mutation of the rule {}: src/{file} must have this text once, and has it {} times: `{text}`; \
+                "the mutation of the rule {}: src/{file} must have this text once, and has it {times} times: `{text}`; \
                  correct it in crates/election-core/tests/mutants/mutations.rs",
                 rule.name,
-                places.len()
             ));
-            continue;
-        };
-        let new =
-            becomes.replace("$0", &source[from..to]).replace("DROPPED", &format!("crate::is_dropped({at})"));
-        source.replace_range(from..to, &new);
+        }
     }
     (files, wrong)
+}
+
+/// Makes one edit. The error is how often the text is there.
+pub(crate) fn replace(source: &mut String, text: &str, becomes: &str) -> Result<(), usize> {
+    let places = places(source, text);
+    let &[(from, to)] = &places[..] else { return Err(places.len()) };
+    let new = becomes.replace("$0", &source[from..to]);
+    source.replace_range(from..to, &new);
+    Ok(())
 }
 
 /// Where `text` begins and ends.

@@ -1,13 +1,15 @@
 //! The job: acts, and writes to the store, and records both.
 //!
 //! ```text
-//! chaos-job --history DIR --store ADDRESS
+//! chaos-job --history DIR --store ADDRESS --ends prompt|slow|child
 //! ```
 
 use std::error::Error;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -17,10 +19,14 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use robustness::history::{Answer, Call, Event, Leadership, Recorder, STALE};
 
+/// Set for the process that a job leaves.
+const CHILD: &str = "CHAOS_CHILD";
 /// The time between two acts.
 const PACE: Duration = Duration::from_millis(20);
 /// The time between two operations of the store.
 const WRITES_EACH: Duration = Duration::from_millis(60);
+/// How long a slow job acts after SIGTERM: less than its stop timeout.
+const SLOW: Duration = Duration::from_millis(1500);
 /// How long the store may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -30,8 +36,8 @@ fn now() -> u64 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [_, history, _, store] = &words[..] else {
-        return Err("chaos-job --history DIR --store ADDRESS".into());
+    let [_, history, _, store, _, ends] = &words[..] else {
+        return Err("chaos-job --history DIR --store ADDRESS --ends prompt|slow|child".into());
     };
     let store: SocketAddr = store.parse()?;
     let number = |name: &str| -> Result<u64, Box<dyn Error>> { Ok(std::env::var(name)?.parse()?) };
@@ -51,7 +57,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let by = format!("{} {} {}", leadership.member, std::process::id(), now());
     let file = Path::new(history).join(format!("{}.jsonl", by.replace(' ', "-")));
     let recorder = Arc::new(Recorder::create(&file, &by)?);
-    recorder.record(now(), Event::Lead(leadership.clone()))?;
+    let is_child = std::env::var_os(CHILD).is_some();
+    if !is_child {
+        recorder.record(now(), Event::Lead(leadership.clone()))?;
+    }
+    let leaves_a_child = ends == "child" && !is_child;
+    if leaves_a_child {
+        // In a group of its own: signals to the job's group do not reach it.
+        Command::new(std::env::current_exe()?).args(&words).env(CHILD, "").process_group(0).spawn()?;
+    }
     let writer = Arc::clone(&recorder);
     let (job, token) = (leadership.job.clone(), leadership.token);
     thread::spawn(move || {
@@ -61,11 +75,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             thread::sleep(WRITES_EACH);
         }
     });
-    while !matches!(signals.read_signal(), Ok(Some(_))) {
+    let mut last = None;
+    while last.is_none_or(|last| now() < last) {
+        if last.is_none() && !is_child && matches!(signals.read_signal(), Ok(Some(_))) {
+            last = Some(now() + if ends == "slow" { u64::try_from(SLOW.as_nanos())? } else { 0 });
+            continue;
+        }
         recorder.record(now(), Event::Act(leadership.clone()))?;
         thread::sleep(PACE);
     }
-    recorder.record(now(), Event::End(leadership))?;
+    if !leaves_a_child {
+        recorder.record(now(), Event::End(leadership))?;
+    }
     Ok(())
 }
 
