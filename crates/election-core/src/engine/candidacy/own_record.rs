@@ -121,5 +121,6 @@ fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
     (own.joined_ms, &own.gave_up, own.leaving, core.remembers()).hash(&mut hasher);
     let profile = &core.config.member;
     (&profile.attributes, profile.priority, &profile.policy, &profile.overlay).hash(&mut hasher);
+    (&profile.address, &profile.http).hash(&mut hasher);
     hasher.finish()
 }
