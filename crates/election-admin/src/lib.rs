@@ -30,7 +30,7 @@ pub use known::Known;
 pub use observer::{Decision, LeaderZnode, Observer, Snapshot};
 pub use problems::{OldDecision, Problem};
 pub use requests::{
-    ELECTOR_PATIENCE, Withdrawal, ask, cancel, file, filed, follow, hindrance, new_request, request,
+    ELECTOR_PATIENCE, Withdrawal, ask, cancel, file, filed, filing, follow, hindrance, new_request, request,
 };
 pub use servers::{Disagreement, compare_servers};
 

@@ -1,6 +1,6 @@
 //! Standing orders, which hold until an operator changes them, and the acknowledgement of failures.
 
-use zk_session::Session;
+use zk_session::{MultiOp, Session};
 
 use crate::{
     change::Attempts,
@@ -57,21 +57,52 @@ pub async fn order(
         let observer = attempts.look().await?;
         check_layout(&observer, paths).await?;
         let known: Known<Control> = observer.known(paths.control()).await?;
-        let before = known.record_or_default()?;
-        let mut after = before.clone();
-        alter(&mut after);
-        after.v = after.format();
         let changes = changes_until(known.node());
-        if after == before {
-            return Ok(Ordered { before, after, changes });
-        }
-        by.clone_into(&mut after.changed_by);
-        after.changed_at_ms = unix_ms();
-        after.changed_reason = reason.map(str::to_owned);
-        if attempts.write([known.replace(&after)?]).await? {
+        let Some(Altered { before, after, write }) = altered(&known, by, reason, &mut alter)? else {
+            let before = known.record_or_default()?;
+            return Ok(Ordered { after: before.clone(), before, changes });
+        };
+        if attempts.write([write]).await? {
             return Ok(Ordered { before, after, changes: changes + 1 });
         }
     }
+}
+
+/// A change of the standing orders that is not written yet.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Altered {
+    /// Before the change.
+    pub before: Control,
+    /// After the change.
+    pub after: Control,
+    /// What writes it, over the orders that were read, and over no others.
+    pub write: MultiOp,
+}
+
+/// The change that `alter` makes to the orders that were read, for a transaction of the caller. `None` if it makes no
+/// difference. `by` and `reason` are recorded as those of the latest order.
+///
+/// # Errors
+/// When the orders can't be read, or can't be written.
+pub fn altered(
+    known: &Known<Control>,
+    by: &str,
+    reason: Option<&str>,
+    alter: impl FnOnce(&mut Control),
+) -> Result<Option<Altered>, AdminError> {
+    let before = known.record_or_default()?;
+    let mut after = before.clone();
+    alter(&mut after);
+    after.v = after.format();
+    if after == before {
+        return Ok(None);
+    }
+    by.clone_into(&mut after.changed_by);
+    after.changed_at_ms = unix_ms();
+    after.changed_reason = reason.map(str::to_owned);
+    let write = known.replace(&after)?;
+    Ok(Some(Altered { before, after, write }))
 }
 
 /// Reads the standing orders of an election, and how often they have been changed: 0 if they never were.

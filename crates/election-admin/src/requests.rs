@@ -58,12 +58,7 @@ pub async fn file(
     seen: &Snapshot,
     request: AdminRequest,
 ) -> Result<FiledRequest, AdminError> {
-    if seen.layout != Layout::Elector {
-        return Err(ReadError::NoElection(paths.base().to_owned()).into());
-    }
-    if let Some(why) = hindrance(paths, seen, &request) {
-        return Err(why.into());
-    }
+    check(paths, seen, &request)?;
     let incarnation = session.active().await?;
     let prefix = paths.request_prefix();
     let data = request.encode(&prefix)?;
@@ -79,6 +74,32 @@ pub async fn file(
     };
     let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
     Ok(FiledRequest { which: RequestRef { czxid: created.stat.czxid, name }, request })
+}
+
+/// What files a request under this name in a transaction of the caller, and only while the decision is the one that was seen.
+/// The name is one that [`RequestRef::is_name`] accepts and that no other request has: longer than those that ZooKeeper counts.
+/// `requests` exists, as [`ask`] leaves it.
+///
+/// # Errors
+/// As of [`ask`].
+pub fn filing(
+    paths: &Paths,
+    seen: &Snapshot,
+    name: &str,
+    request: &AdminRequest,
+) -> Result<[MultiOp; 2], AdminError> {
+    check(paths, seen, request)?;
+    let path = paths.request(name);
+    let data = request.encode(&path)?;
+    let decision = MultiOp::check(paths.elected(), seen.elected.as_ref().map(|decision| decision.version));
+    Ok([decision, MultiOp::create(path, data, CreateMode::Persistent)])
+}
+
+fn check(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Result<(), AdminError> {
+    if seen.layout != Layout::Elector {
+        return Err(ReadError::NoElection(paths.base().to_owned()).into());
+    }
+    hindrance(paths, seen, request).map_or(Ok(()), |why| Err(why.into()))
 }
 
 /// Why a request is refused before it is filed: the mode forbids it, or another request about the same leader or its job is

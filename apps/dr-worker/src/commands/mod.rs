@@ -3,6 +3,7 @@
 pub(crate) mod contest;
 pub(crate) mod drill;
 mod election;
+pub(crate) mod evacuation;
 pub(crate) mod job_requests;
 pub(crate) mod moves;
 pub(crate) mod operation;

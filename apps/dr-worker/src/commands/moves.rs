@@ -51,6 +51,17 @@ pub(crate) async fn check(
     Ok(None)
 }
 
+/// The sum of the policy's timeouts of a move.
+pub(crate) fn longest_move(operator: &Operator, job: &str) -> Duration {
+    let config = &operator.config;
+    let policy = config.engine_of(job);
+    config.zookeeper.session_timeout
+        + policy.release_timeout
+        + policy.acquire_timeout
+        + policy.takeover_timeout
+        + election_admin::ELECTOR_PATIENCE
+}
+
 /// Checks a planned request before it is written: what can't change until its time.
 ///
 /// # Errors

@@ -136,6 +136,8 @@ pub(crate) enum Jobs {
     Governed,
     /// `--job`, by default all that have an elector and know the member.
     OfMember,
+    /// It is about all elections of the root at once, and has its own arguments that name some: [`PLANS`](crate::znodes::PLANS) is its election.
+    OfRoot,
 }
 
 /// What an operation asks of an election.

@@ -54,7 +54,8 @@ fn options(takes: &Takes) -> Vec<Arg> {
     let of_member = *jobs == Jobs::OfMember;
     let default = if of_member { "all jobs of the member" } else { "the only one" };
     let job = Arg::new("job").long("job").value_name("JOB").help(format!("Job [default: {default}]"));
-    let mut options = vec![if has_all { job.conflicts_with("all") } else { job }];
+    let job = if has_all { job.conflicts_with("all") } else { job };
+    let mut options: Vec<_> = (*jobs != Jobs::OfRoot).then_some(job).into_iter().collect();
     options.extend(has_all.then(|| flag("all", "all", "All jobs")));
     let text = || Arg::new("reason").long("reason").value_name("TEXT").help("Reason, for the records");
     options.extend(reason.then(|| text().value_parser(value_parser!(Text))));

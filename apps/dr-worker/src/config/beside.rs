@@ -21,6 +21,7 @@ use super::{
     timing,
     zookeeper::ZooKeeperConfig,
 };
+use crate::znodes::PLANS;
 
 impl Config {
     /// Checks what fits together only on a worker.
@@ -36,6 +37,7 @@ impl Config {
                         check_limits(section, &self.node, job);
                         check_capacity(section, &self.node, job);
                     }
+                    check_name(section, job.name());
                     check_targets(section, &self.probes, job);
                     if job.policy.balance {
                         check_weight(section, &self.node, job.name());
@@ -80,6 +82,13 @@ fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConf
             "policy",
             format!("it depends on the round trip to {name:?}, which is not in [probes.targets]; {valid}"),
         );
+    }
+}
+
+/// The elections of a root have a neighbour.
+fn check_name(section: &mut Section<'_>, job: &str) {
+    if job == PLANS {
+        section.problem_here(format!("{job:?} is where evacuations are; choose another name for the job"));
     }
 }
 

@@ -440,6 +440,8 @@ pub struct OperatorConfig {
     pub jobs: BTreeMap<String, PolicyConfig>,
     /// The jobs whose resource checks fencing tokens.
     pub fenced: BTreeSet<String>,
+    /// The jobs that each job comes after.
+    pub after: BTreeMap<String, BTreeSet<String>>,
     /// How to verify workers, and the certificate that they ask for.
     pub tls: TlsFiles,
     /// Where other jobs are led, for the policies that go by it; empty before it is read.
@@ -473,6 +475,7 @@ impl OperatorConfig {
             zookeeper,
             policy,
             fenced: config.jobs.iter().filter(|job| job.fenced).map(|job| job.name().to_owned()).collect(),
+            after: config.jobs.iter().map(follows).collect(),
             jobs: config.jobs.into_iter().map(|job| (job.name().to_owned(), job.policy)).collect(),
             tls: TlsFiles { pair, ..http.tls },
             others: OtherJobs::new(),
@@ -517,6 +520,10 @@ impl OperatorConfig {
     pub fn engine_of(&self, job: &str) -> Policy {
         self.policy_of(job).engine(std::time::Duration::ZERO, self.fenced.contains(job))
     }
+}
+
+fn follows(job: &JobConfig) -> (String, BTreeSet<String>) {
+    (job.name().to_owned(), job.spec.after.iter().cloned().collect())
 }
 
 /// Whether a problem with this key blocks an operator: one with the ensemble, or with the policy of a job.

@@ -9,6 +9,7 @@ use super::{
     consent::Consent,
     dry_run,
     election::{Operator, asker},
+    evacuation,
     obeyed::until_obeyed,
     output::{self, Output},
     request,
@@ -22,6 +23,7 @@ use crate::{
     },
     config::Sources,
     error::Error,
+    znodes::PLANS,
 };
 
 /// The operation of a command line.
@@ -80,6 +82,7 @@ impl Chosen {
         match self.declared.takes.jobs {
             Jobs::One => Ok(vec![operator.one(job.as_deref()).await?]),
             Jobs::Chosen => operator.chosen(which).await,
+            Jobs::OfRoot => Ok(vec![PLANS.to_owned()]),
             Jobs::Governed | Jobs::OfMember => operator.governed(which).await,
         }
     }
@@ -120,6 +123,10 @@ impl Chosen {
                 Ask::Order(order) => {
                     print(order.give(of).await?.0, how)?;
                     ordered.push(of.job);
+                }
+                Ask::Deed(_, work) if wait && self.declared.takes.jobs == Jobs::OfRoot => {
+                    work.await?;
+                    evacuation::follow(of, timeout, how).await?;
                 }
                 Ask::Deed(_, work) => print(work.await?, how)?,
                 Ask::Unknown(name) => return Err(name.into()),

@@ -18,6 +18,7 @@ mod dry_run;
 mod edit;
 mod election;
 mod emergency;
+mod evacuation;
 mod explain;
 #[cfg(test)]
 mod explain_tests;

@@ -13,10 +13,10 @@ use zk_session::BootTime;
 use super::{
     election::Operator,
     output::{self},
-    underway::longest_move,
 };
 use crate::{
     advice,
+    commands::moves::longest_move,
     error::Error,
     view::{Explained, statuses::WorkerStatuses},
     wall::unix_ms,

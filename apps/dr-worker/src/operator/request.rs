@@ -17,7 +17,7 @@ use super::{
     contest, dry_run,
     leading::until_proved,
     output::{self, Output},
-    underway::{Filing, longest_move, report_leader},
+    underway::{Filing, report_leader},
 };
 use crate::{
     advice,
@@ -75,7 +75,7 @@ async fn file_plan(of: &Election<'_>, request: AdminRequest, how: Output) -> Res
 
 /// When a command with these options stops waiting.
 fn until(of: &Election<'_>, timeout: Option<Duration>) -> BootTime {
-    BootTime::now() + timeout.unwrap_or_else(|| longest_move(of.operator, of.job))
+    BootTime::now() + timeout.unwrap_or_else(|| moves::longest_move(of.operator, of.job))
 }
 
 async fn move_leader(

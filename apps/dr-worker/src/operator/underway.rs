@@ -49,7 +49,7 @@ impl Filing<'_> {
         let Election { operator, job, paths, .. } = of;
         let (patience, valid_for) = match waits {
             true => {
-                let patience = timeout.unwrap_or_else(|| longest_move(operator, job));
+                let patience = timeout.unwrap_or_else(|| moves::longest_move(operator, job));
                 (patience, patience + WITHDRAWAL)
             }
             false => (AdminRequest::USUAL_VALIDITY, AdminRequest::USUAL_VALIDITY),
@@ -69,17 +69,6 @@ impl Filing<'_> {
         };
         underway.withdraw(&format!("{signal} while it was pending"), how).await
     }
-}
-
-/// The sum of the policy's timeouts of a move.
-pub(super) fn longest_move(operator: &Operator, job: &str) -> Duration {
-    let config = &operator.config;
-    let policy = config.engine_of(job);
-    config.zookeeper.session_timeout
-        + policy.release_timeout
-        + policy.acquire_timeout
-        + policy.takeover_timeout
-        + election_admin::ELECTOR_PATIENCE
 }
 
 /// A filed request.

@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ upgrade, http, probes, balance, drill, notify, plans, systemd ──▶ state ──▶ job
+//!   run ──▶ upgrade, http, probes, balance, drill, notify, plans, evacuation, systemd ──▶ state ──▶ job
 //!               └──▶ metrics
 //! ```
 //!
@@ -16,6 +16,7 @@ pub(crate) mod closing;
 mod descriptors;
 mod drill;
 pub(crate) mod emergency;
+mod evacuation;
 mod http;
 pub mod job;
 mod metrics;

@@ -12,10 +12,10 @@ mod election_core_records {
 }
 
 use self::bounds_checks::Kind;
-use super::{DrillAnswer, DrillOrder, Halted, Overlay};
+use super::{DrillAnswer, DrillOrder, Evacuation, Halted, Overlay};
 
 /// Each record with all of its fields.
-fn kinds() -> [Kind; 4] {
+fn kinds() -> [Kind; 5] {
     [
         Kind::new::<DrillAnswer>(
             "drill answer",
@@ -28,6 +28,13 @@ fn kinds() -> [Kind; 4] {
             "drill order",
             r#"{"v":1,"run":"r","by":"b","reason":"r","at_ms":1,"until_ms":2,"mode":"cut-site","members":["a"],"delay_ms":3,
         "cut_ms":4,"probe":true}"#,
+        ),
+        Kind::new::<Evacuation>(
+            "evacuation",
+            r#"{"v":1,"site":"s","to_site":"t","force":true,"now":true,"undo":true,"by":"b","reason":"r","at_ms":1,"steps":[
+        {"job":"j","after":["k"],"from":{"member":"a","site":"s"},"predicted":{"member":"b","site":"t"},"state":"failed",
+        "back":true,"drained":true,"tries":2,"request":"r-1","begun_ms":3,"ended_ms":4,"leader":{"member":"c","site":"t"},
+        "why":"w"}]}"#,
         ),
         Kind::new::<Halted>("halted", r#"{"v":1,"term":2,"program":"stopping"}"#),
         Kind::new::<Overlay>(

@@ -1,9 +1,11 @@
-//! What only workers write below an election: overlays of the configuration, drills, and that a leader's program is halted.
+//! What only workers write: below an election overlays of the configuration, drills, and that a leader's program is halted;
+//! beside the elections evacuations.
 
 #[cfg(test)]
 mod bounds_tests;
 mod drill;
 pub(crate) mod drills;
+mod evacuation;
 mod halted;
 mod overlay;
 pub(crate) mod overlays;
@@ -12,9 +14,10 @@ mod paths;
 mod reference;
 
 pub use drill::{DrillAnswer, DrillMode, DrillOrder, DrillOutage, DrillProbes, DrillState, DrillStep};
+pub use evacuation::{Evacuation, EvacuationLeader, EvacuationState, EvacuationStep};
 pub use halted::{Halted, HaltedProgram};
 pub use overlay::{NewOverlay, Overlay};
-pub(crate) use paths::WorkerPaths;
+pub(crate) use paths::{PLANS, WorkerPaths};
 
 /// The children of an election that [`election_admin::forget`] finds beside its own.
 pub(crate) const PARTS: [&str; 3] = ["config", "drill", "halted"];

@@ -2,6 +2,9 @@
 
 use election_core::{Paths, config::MemberId};
 
+/// Where plans about several elections are, among the elections of their root.
+pub(crate) const PLANS: &str = "plans";
+
 /// The paths of what only workers write.
 pub(crate) trait WorkerPaths {
     /// The overlay over the configuration of the job.
@@ -30,6 +33,12 @@ pub(crate) trait WorkerPaths {
 
     /// The report of a drill.
     fn drill_run(&self, run: &str) -> String;
+
+    /// Below [`PLANS`]: the evacuation of a site.
+    fn evacuation(&self) -> String;
+
+    /// Below [`PLANS`]: the ephemeral znode of the worker that carries it out.
+    fn evacuation_carrier(&self) -> String;
 }
 
 impl WorkerPaths for Paths {
@@ -67,5 +76,13 @@ impl WorkerPaths for Paths {
 
     fn drill_run(&self, run: &str) -> String {
         format!("{}/drill/runs/{run}", self.base())
+    }
+
+    fn evacuation(&self) -> String {
+        format!("{}/evacuation", self.base())
+    }
+
+    fn evacuation_carrier(&self) -> String {
+        format!("{}/carrier", self.base())
     }
 }

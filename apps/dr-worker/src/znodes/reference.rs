@@ -6,7 +6,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use election_core::Paths;
 
-use super::WorkerPaths as _;
+use super::{PLANS, WorkerPaths as _};
 
 const RENEW: &str = "UPDATE_REFERENCE=1 cargo test -p dr-worker --lib reference";
 
@@ -123,13 +123,28 @@ fn rows_of_reports(paths: &Paths) -> Vec<Row> {
     ]
 }
 
+/// Those of an evacuation, which is about all elections of a root.
+fn rows_of_evacuations() -> Vec<Row> {
+    let paths = Paths::new("/ROOT", PLANS).unwrap();
+    vec![
+        (
+            paths.evacuation(),
+            "persistent, until the next evacuation",
+            "`dr-worker evacuate`; the worker that carries it out",
+            "`Evacuation`",
+        ),
+        (paths.evacuation_carrier(), WITH_SESSION, "the worker that carries it out", "the worker's id"),
+    ]
+}
+
 /// The sources of the records, as paths in the workspace. Their fields and comments are the reference.
-const RECORDS: [&str; 16] = [
+const RECORDS: [&str; 17] = [
     "crates/election-admin/src/record/breadcrumbs.rs",
     "crates/election-core/src/record/contender.rs",
     "crates/election-core/src/record/control.rs",
     "crates/election-core/src/record/current.rs",
     "apps/dr-worker/src/znodes/drill.rs",
+    "apps/dr-worker/src/znodes/evacuation.rs",
     "crates/election-core/src/record/elected.rs",
     "crates/election-core/src/record/history.rs",
     "crates/election-core/src/record/applied.rs",
@@ -213,7 +228,7 @@ fn plain(comment: &str) -> String {
 
 fn page() -> String {
     let paths = Paths::new("/ROOT", "JOB").unwrap();
-    let rows = [rows(&paths), rows_of_reports(&paths)].concat();
+    let rows = [rows(&paths), rows_of_reports(&paths), rows_of_evacuations()].concat();
     let mut page = format!(
         "<!-- Made of the code: {RENEW} -->\n# Znodes\n\n\
         An election has these znodes below `zookeeper.root` (by default `/dr`) and the name of its job. Records are JSON with \

@@ -17,13 +17,14 @@ use crate::support::{
 };
 
 /// Blocks that are not run: their document, why, and what is done instead.
-const NOT_RUN: [(&str, &str); 11] = [
+const NOT_RUN: [(&str, &str); 12] = [
     ("README.md", "daemons, files of the host: tests/it/{dev,init}.rs, tests/tests/it/first_deployment.rs"),
     (
         "commands.md",
         "runs a job without ZooKeeper: tests/tests/it/lost_quorum.rs, tests/it/emergency_lead.rs",
     ),
     ("drills.md", "the system manager runs the timer: tests/tests/it/package.rs has it verify the unit"),
+    ("evacuation.md", "moves every job: tests/it/evacuation.rs"),
     (
         "from-a-zookeeper-lock.md",
         "starts an ensemble: tests/tests/it/guides.rs does so, and types the single commands",

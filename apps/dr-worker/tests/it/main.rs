@@ -22,6 +22,7 @@ mod disagreeing_server;
 mod documents;
 mod drill_report;
 mod emergency_lead;
+mod evacuation;
 mod failed_sites;
 mod fence_scripts;
 mod frozen_disk;

@@ -29,19 +29,30 @@ pub(crate) async fn gather(
     paths: &Paths,
     plan: &DrillPlan,
 ) -> Result<(Snapshot, State), Error> {
-    let (observer, config) = (operator.observer().await?, &operator.config);
+    let config = &operator.config;
     let has_sites = !config.zookeeper.sites.is_empty();
     let quorum = if has_sites { Some(Quorum::of(&servers::ask(&config.zookeeper).await)) } else { None };
+    let (snapshot, mut state) = gather_election(operator, paths).await?;
+    state.quorum = quorum;
+    state.predicted = predict(&state, &snapshot, plan, config);
+    Ok((snapshot, state))
+}
+
+/// The same, without what is about no election: the quorum, and what the drill would do.
+///
+/// # Errors
+/// As of [`gather`].
+pub(crate) async fn gather_election(operator: &Operator, paths: &Paths) -> Result<(Snapshot, State), Error> {
+    let (observer, config, job) = (operator.observer().await?, &operator.config, paths.name());
     let snapshot = observer.snapshot(paths).await?;
     let present = Present::read(observer.session(), paths).await?;
-    let skipped = skipped(operator.workers(), &plan.job, &snapshot).await;
+    let skipped = skipped(operator.workers(), job, &snapshot).await;
     let now_ms = unix_ms();
-    let explained = Explained::new(&plan.job, &snapshot, config, now_ms);
-    let cluster = Cluster { skipped, ..Cluster::new(operator.root(), &plan.job, snapshot.clone(), now_ms) };
-    let min_tenure = config.engine_of(&plan.job).min_tenure;
-    let mut state =
-        State { cluster, explained, predicted: None, quorum, present, min_tenure, unix_ms: now_ms };
-    state.predicted = predict(&state, &snapshot, plan, config);
+    let explained = Explained::new(job, &snapshot, config, now_ms);
+    let cluster = Cluster { skipped, ..Cluster::new(operator.root(), job, snapshot.clone(), now_ms) };
+    let min_tenure = config.engine_of(job).min_tenure;
+    let state =
+        State { cluster, explained, predicted: None, quorum: None, present, min_tenure, unix_ms: now_ms };
     Ok((snapshot, state))
 }
 

@@ -3,6 +3,7 @@
 mod ack;
 mod cancel;
 mod confirm;
+mod evacuate;
 mod job;
 mod maintenance;
 mod mode;
@@ -23,6 +24,13 @@ const HALTS: Takes = Takes { yes: true, ..REQUEST };
 const MOVES: Takes =
     Takes { dry_run: true, wait: Some("Wait until the new leader is ready, or it has failed."), ..REQUEST };
 const REPLACES: Takes = Takes { yes: true, ..MOVES };
+const TOGETHER: Takes = Takes {
+    jobs: Jobs::OfRoot,
+    reason: true,
+    yes: true,
+    wait: Some("Wait until everything has moved, or a move has failed."),
+    ..Takes::ONE_JOB
+};
 const RAISES: Takes = Takes { jobs: Jobs::Chosen, yes: true, ..Takes::ONE_JOB };
 const FORGETS: Takes = Takes { jobs: Jobs::Governed, ..RAISES };
 
@@ -33,6 +41,7 @@ pub(crate) const ALL: &[Declared] = &[
     Declared::of::<cancel::Cancel>("cancel", MOVE, Takes::ONE_JOB),
     Declared::of::<confirm::ConfirmMove>("confirm", MOVE, Takes::ORDER),
     Declared::of::<sites::Drain>("drain", MOVE, CLOSES),
+    Declared::of::<evacuate::Evacuate>("evacuate", MOVE, TOGETHER),
     Declared::of::<sites::FailSite>("fail-site", MOVE, CLOSES),
     Declared::of::<maintenance::Service>("maintenance", MOVE, SERVICE),
     Declared::of::<prefer::Prefer>("prefer", MOVE, TRIED),

@@ -26,14 +26,17 @@ use super::{
 };
 use crate::{
     commands::{
-        Operator, contest, job_requests,
+        Operator, contest,
+        evacuation::{shown::Evacuated, store},
+        job_requests,
         moves::{self, Decision},
-        operation::{Ask, Author, Declared, Done, Election, Given, Question},
+        operation::{Ask, Author, Declared, Done, Election, Given, Jobs, Question},
         requested::{Filed, Halted, Moved, Needless, Taken},
     },
     error::Error,
     schema::Object,
     worker::state::Worker,
+    znodes::PLANS,
 };
 
 /// The longest body of a request.
@@ -56,6 +59,13 @@ pub(super) struct RequestOutcome<'a> {
     mode: Option<Mode>,
 }
 
+/// The last evacuation of a site.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct LastEvacuation {
+    /// `None` if there was none.
+    evacuation: Option<Evacuated>,
+}
+
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Reached {
@@ -74,6 +84,11 @@ struct Desk {
 impl Desk {
     /// `named` is the job that the body names.
     fn new(worker: &Worker, which: JobQuery, named: Option<&str>) -> Result<Self, Refused> {
+        let job = Self::job(worker, which, named)?;
+        Self::of(worker, job)
+    }
+
+    fn job(worker: &Worker, which: JobQuery, named: Option<&str>) -> Result<String, Refused> {
         let job = match (which.job, named.map(str::to_owned)) {
             (Some(one), Some(other)) if one != other => {
                 let why = format!("?job={one} and \"job\": {other:?} in the body differ");
@@ -81,7 +96,10 @@ impl Desk {
             }
             (one, other) => one.or(other),
         };
-        let job = JobQuery { job }.of_member(worker)?.slot.name().to_owned();
+        Ok(JobQuery { job }.of_member(worker)?.slot.name().to_owned())
+    }
+
+    fn of(worker: &Worker, job: String) -> Result<Self, Refused> {
         let session = worker.session().filter(|session| session.incarnation().is_some()).cloned();
         let session =
             session.ok_or_else(|| Error::Unreachable("no ZooKeeper session at the moment".to_owned()))?;
@@ -281,8 +299,21 @@ pub(super) async fn carry_out(
     body: Bytes,
 ) -> Answered {
     let asked = body::read(declared, &body)?;
-    let desk = Desk::new(&worker, which, asked.options.job.as_deref())?;
+    let desk = match declared.takes.jobs {
+        Jobs::OfRoot => Desk::of(&worker, PLANS.to_owned())?,
+        _ => Desk::new(&worker, which, asked.options.job.as_deref())?,
+    };
     Ok(in_time(desk.carry_out(asked, asker(&worker, &peer))).await)
+}
+
+/// The last evacuation of a site.
+pub(super) async fn evacuation(State(worker): State<Arc<Worker>>) -> Answered {
+    let Desk { operator, paths, .. } = Desk::of(&worker, PLANS.to_owned())?;
+    let read = async {
+        let evacuation = store::read(&operator.session, &paths).await?.map(Evacuated::from);
+        Ok(answer(StatusCode::OK, &LastEvacuation { evacuation }))
+    };
+    Ok(in_time(read).await)
 }
 
 pub(super) async fn outcome(

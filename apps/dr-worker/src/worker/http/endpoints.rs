@@ -27,7 +27,10 @@ use super::{
     status::{self, status as own_status},
 };
 use crate::{
-    commands::{operation::Declared, operations::ALL as OPERATIONS},
+    commands::{
+        operation::{Declared, Jobs},
+        operations::ALL as OPERATIONS,
+    },
     schema::{schema_as_read, schema_of},
     view::{Cluster, Explained, History, Restartable, Simulated},
 };
@@ -74,7 +77,11 @@ fn operation(declared: &'static Declared) -> Endpoint {
     let answers = (declared.answers)().into_iter();
     let answers = answers.map(|(status, schema)| (status, JSON, Some(schema))).collect();
     let endpoint = status(&format!("/{verb}"), &format!("{about}, as `{verb}`."), answers, route);
-    Endpoint { access: Access::Control, operation: Some(declared), ..endpoint }.with_query::<JobQuery>()
+    let endpoint = Endpoint { access: Access::Control, operation: Some(declared), ..endpoint };
+    match declared.takes.jobs {
+        Jobs::OfRoot => endpoint,
+        _ => endpoint.with_query::<JobQuery>(),
+    }
 }
 
 /// All endpoints.
@@ -92,6 +99,11 @@ pub(super) fn all() -> Vec<Endpoint> {
             get(control::outcome),
         )
         .with_query::<JobQuery>(),
+        reading::<control::LastEvacuation>(
+            "/evacuation",
+            "The last evacuation of a site, and how far it is.",
+            get(control::evacuation),
+        ),
         reading::<openapi::Document>("/openapi.json", "This description.", get(openapi)),
     ]);
     all

@@ -78,7 +78,7 @@ fn operation(endpoint: &Endpoint) -> Value {
 /// The errors that follow from what an endpoint takes.
 pub(super) fn errors(endpoint: &Endpoint) -> Vec<u16> {
     let mut errors: Vec<u16> = Vec::new();
-    if endpoint.query.is_some() {
+    if endpoint.query.is_some() || endpoint.operation.is_some() {
         errors.extend([400, 404, 503]);
     }
     if endpoint.access != Access::Health {

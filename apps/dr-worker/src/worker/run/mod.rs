@@ -51,7 +51,7 @@ use zk_session::{BootTime, Session, SessionPin};
 use super::{
     certificates, descriptors,
     emergency::Records,
-    http,
+    evacuation, http,
     job::{self, HungDisk},
     metrics, notify, plans,
     state::Worker,
@@ -250,6 +250,7 @@ fn watch_node(config: &Config, lock: &StateLock, background: &mut JoinSet<()>) -
     background.spawn(keeper.keep(worker.config_changes()));
     background.spawn(notify::run(Arc::clone(&worker)));
     background.spawn(plans::run(Arc::clone(&worker)));
+    background.spawn(evacuation::run(Arc::clone(&worker)));
     Ok(worker)
 }
 

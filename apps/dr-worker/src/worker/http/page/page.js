@@ -258,6 +258,21 @@ const drawRequests = (cluster) => {
   }
 };
 
+// One line for each job, in their order. It stays for a day.
+const STEPS = { waiting: "", begun: "busy", done: "good", failed: "bad", skipped: "" };
+const drawEvacuation = ({ evacuation }) => {
+  const steps = evacuation ? evacuation.steps : [];
+  const last = Math.max(0, ...steps.map((step) => step.ended_ms || 0), evacuation ? evacuation.at_ms : 0);
+  if (!steps.length || (evacuation.phase !== "running" && now() - last > 86400000)) { show("evacuation", []); return; }
+  const items = steps.map((step) => el("li", "", pill(step.state, STEPS[step.state]),
+    el("p", "", el("b", "", step.job), step.from ? ` from ${step.from.site}` : "", step.leader ? ` to ${step.leader.member} in ${step.leader.site}` : "",
+      (step.after || []).length ? el("span", "soft", `, after ${step.after.join(", ")}`) : ""),
+    el("p", "soft", step.ended_ms && step.begun_ms ? `took ${span(step.ended_ms - step.begun_ms)}` : "", hasText(step.why) ? ` ${step.why}` : "")));
+  const kind = { running: "busy", stopped: "bad", done: "good" }[evacuation.phase];
+  const verb = evacuation.undo ? "Back to" : "Evacuation of";
+  show("evacuation", el("section", "", el("h2", "", `${verb} site ${evacuation.site}`), pill(evacuation.phase, kind), el("ul", "list card requests", items)));
+};
+
 const drawJobs = (status) => {
   const names = Object.keys(status.jobs || {}).sort();
   if (names.length && !names.includes(job)) job = names[0];
@@ -298,8 +313,10 @@ const refresh = async () => {
   try {
     const status = await read("/status");
     drawJobs(status);
-    const [cluster, history, explained] = await Promise.all([read("/cluster"), read("/history"), read("/explain")]);
+    const last = read("/evacuation").catch(() => ({ evacuation: null }));
+    const [cluster, history, explained, evacuation] = await Promise.all([read("/cluster"), read("/history"), read("/explain"), last]);
     draw({ status, cluster, history, explained });
+    drawEvacuation(evacuation);
     drawLink(null);
   } catch (error) {
     drawLink(error);

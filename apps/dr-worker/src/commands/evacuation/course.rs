@@ -1,0 +1,181 @@
+//! The course of an evacuation: which step is to begin, what an outcome means, and how it goes on or back. Pure.
+//!
+//! ```text
+//!   waiting ─▶ moving ─▶ done          undo: done, failed ─▶ waiting ─▶ moving ─▶ done
+//!      ▲          └────▶ failed                  waiting ─▶ skipped
+//!      └── resume ──────────┘
+//! ```
+//!
+//! How far it is as a whole follows from its steps, so no death can leave the two in disagreement.
+
+use std::time::Duration;
+
+use crate::znodes::{Evacuation, EvacuationLeader, EvacuationState as State, EvacuationStep};
+
+/// How much of a reason is kept, in bytes: the record has a limit.
+const WHY: usize = 160;
+
+/// What a record may grow by for each of its steps, in bytes.
+const GROWTH: usize = 600;
+
+/// How far an evacuation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EvacuationPhase {
+    /// A step is under way, or is to begin.
+    Running,
+    /// A step has failed, and nothing is under way.
+    Stopped,
+    /// Everything is where it should be.
+    Done,
+}
+
+/// The outcome of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StepOutcome {
+    /// It leads where it should.
+    Leads(EvacuationLeader),
+    /// The job need not be moved, and why.
+    Needless(Option<EvacuationLeader>, String),
+    /// It has failed, and why.
+    Failed(String),
+}
+
+impl Evacuation {
+    /// How far it is.
+    pub(crate) fn phase(&self) -> EvacuationPhase {
+        let any = |state: State| self.steps.iter().any(|step| step.state == state);
+        if any(State::Begun) || !self.due().is_empty() {
+            EvacuationPhase::Running
+        } else if any(State::Failed) || any(State::Waiting) {
+            EvacuationPhase::Stopped
+        } else {
+            EvacuationPhase::Done
+        }
+    }
+
+    /// The steps that are to begin now. After a failure none is, except where the site is lost: then those that do not follow
+    /// what failed.
+    pub(crate) fn due(&self) -> Vec<usize> {
+        let is_stopped = !self.is_forced() && self.steps.iter().any(|step| step.state == State::Failed);
+        let is_done = |job: &String| {
+            let step = self.steps.iter().find(|step| step.job == *job);
+            step.is_none_or(|step| matches!(step.state, State::Done | State::Skipped))
+        };
+        let is_due = |step: &EvacuationStep| step.state == State::Waiting && step.after.iter().all(is_done);
+        let steps = self.steps.iter().enumerate().filter(|(_, step)| !is_stopped && is_due(step));
+        steps.map(|(at, _)| at).collect()
+    }
+
+    /// Whether jobs are moved by force. A move back never is: the site is there again.
+    pub(crate) fn is_forced(&self) -> bool {
+        self.force && !self.undo
+    }
+
+    /// The name of the request that the next move of a step files. No other request has it.
+    pub(crate) fn request_of(&self, at: usize) -> String {
+        let tries = self.steps.get(at).map_or(0, |step| step.tries);
+        format!("r-{:013}{at:03}{tries:03}", self.at_ms)
+    }
+
+    /// A step whose request is being filed.
+    pub(crate) fn begin(&mut self, at: usize, unix_ms: u64) {
+        let (request, back) = (self.request_of(at), self.undo);
+        let Some(step) = self.steps.get_mut(at) else { return };
+        step.state = State::Begun;
+        step.tries += 1;
+        step.back = back;
+        step.request = Some(request);
+        step.begun_ms = Some(unix_ms);
+        (step.ended_ms, step.leader, step.why) = (None, None, None);
+    }
+
+    /// The outcome of a step. One of a move away is not the end if the evacuation has been turned back meanwhile.
+    pub(crate) fn settle(&mut self, at: usize, outcome: StepOutcome, unix_ms: u64) {
+        let undo = self.undo;
+        let Some(step) = self.steps.get_mut(at) else { return };
+        if step.state == State::Begun && undo && !step.back {
+            step.state = State::Waiting;
+            return;
+        }
+        step.back = undo;
+        step.ended_ms = Some(unix_ms);
+        (step.state, step.leader, step.why) = match outcome {
+            StepOutcome::Leads(leader) => (State::Done, Some(leader), None),
+            StepOutcome::Needless(leader, why) => (State::Done, leader, Some(why)),
+            StepOutcome::Failed(why) => (State::Failed, None, Some(why)),
+        };
+        if let Some(why) = &mut step.why {
+            election_core::internals::text::shorten(why, WHY);
+        }
+    }
+
+    /// Begins again what has failed.
+    ///
+    /// # Errors
+    /// Why there is nothing to resume.
+    pub(crate) fn resume(&mut self) -> Result<(), String> {
+        match self.phase() {
+            EvacuationPhase::Running => return Err("it is under way".to_owned()),
+            EvacuationPhase::Done => return Err("it is done".to_owned()),
+            EvacuationPhase::Stopped => {}
+        }
+        for step in self.steps.iter_mut().filter(|step| step.state == State::Failed) {
+            step.state = State::Waiting;
+        }
+        Ok(())
+    }
+
+    /// Turns it back: what was moved returns, in the same order; what has not begun stays.
+    ///
+    /// # Errors
+    /// Why that changes nothing.
+    pub(crate) fn turn_back(&mut self) -> Result<(), String> {
+        if self.undo {
+            return Err("it is undone already".to_owned());
+        }
+        self.undo = true;
+        for step in &mut self.steps {
+            step.state = match step.state {
+                State::Waiting if step.tries == 0 => State::Skipped,
+                State::Waiting | State::Done | State::Failed => State::Waiting,
+                state @ (State::Begun | State::Skipped) => state,
+            };
+        }
+        Ok(())
+    }
+
+    /// How long it has taken, or took.
+    pub(crate) fn took(&self, unix_ms: u64) -> Duration {
+        let steps = || self.steps.iter().filter(|step| step.back == self.undo);
+        let begun = steps().filter_map(|step| step.begun_ms).min();
+        let ended = steps().filter_map(|step| step.ended_ms).max();
+        let ended = if self.phase() == EvacuationPhase::Running { Some(unix_ms) } else { ended };
+        Duration::from_millis(ended.zip(begun).map_or(0, |(ended, begun)| ended.saturating_sub(begun)))
+    }
+
+    /// The most bytes that its record can have before its end, if it has this many now.
+    pub(crate) fn largest(&self, bytes: usize) -> usize {
+        bytes + self.steps.len() * GROWTH
+    }
+}
+
+impl EvacuationStep {
+    /// Whether its request is filed, and its outcome is not known.
+    pub(crate) fn request_is_open(&self) -> bool {
+        self.state == State::Begun
+    }
+
+    /// Whether the job is out of the site.
+    pub(crate) fn is_away(&self) -> bool {
+        self.state == State::Done && !self.back
+    }
+
+    /// How long its last move took.
+    pub(crate) fn took(&self) -> Option<Duration> {
+        Some(Duration::from_millis(self.ended_ms?.saturating_sub(self.begun_ms?)))
+    }
+}
+
+#[cfg(test)]
+#[path = "course_tests.rs"]
+mod tests;

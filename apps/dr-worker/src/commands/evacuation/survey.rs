@@ -1,0 +1,163 @@
+//! What an evacuation means for one job, by what is read of its election. Pure.
+
+use std::collections::BTreeSet;
+
+use election_core::{
+    config::SiteId,
+    internals::record::{Status, Target},
+};
+
+use super::course::StepOutcome;
+use crate::{
+    commands::drill::checks::{State, check_move},
+    config::DrillPlan,
+    view::Candidate,
+    znodes::{DrillMode, Evacuation, EvacuationLeader, EvacuationStep},
+};
+
+/// What is found of a job before an evacuation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SurveyedJob {
+    /// It takes part, and what stands in its way.
+    Step(Box<EvacuationStep>, Vec<String>),
+    /// It is left out, and why.
+    LeftOut(String),
+    /// The site is nothing to it.
+    Elsewhere,
+}
+
+/// What is done about a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NextMove {
+    /// A request moves the job to this site.
+    Move(SiteId),
+    /// There is nothing to move, or no way.
+    Settle(StepOutcome),
+    /// A change of leadership is under way, and this is it.
+    Wait(String),
+}
+
+/// What this evacuation, which has no step yet, means for a job. `is_known`: whether the policy has the site.
+pub(crate) fn survey(plan: &Evacuation, state: &State, is_known: bool) -> SurveyedJob {
+    let cluster = &state.cluster;
+    let has_members = cluster.members.iter().any(|member| member.site == plan.site);
+    let leader = leader(state).map(|(leader, _)| leader);
+    if !is_known && !has_members && leader.as_ref().is_none_or(|leader| leader.site != plan.site) {
+        return SurveyedJob::Elsewhere;
+    }
+    if cluster.recipe != "elector" {
+        return SurveyedJob::LeftOut(format!(
+            "the recipe {:?} has no elector: stop its workers there",
+            cluster.recipe
+        ));
+    }
+    if cluster.slots.len() > 1 {
+        let leaders = cluster.slots.len();
+        return SurveyedJob::LeftOut(format!("it has {leaders} leaders: drain the site for it"));
+    }
+    let job = cluster.election.as_str();
+    let mut step = Box::new(EvacuationStep::new(job, BTreeSet::new()));
+    step.from.clone_from(&leader);
+    if leader.is_some_and(|leader| leader.site != plan.site) {
+        return SurveyedJob::Step(step, Vec::new());
+    }
+    let mut obstacles = Vec::new();
+    match successor(plan, state) {
+        Ok(next) => step.predicted = Some(next),
+        Err(why) => obstacles.push(why),
+    }
+    if !plan.force {
+        let to = plan.to_site.clone().map_or(Target::Any, Target::Site);
+        let checks = check_move(state, &DrillPlan::unplanned(job.to_owned(), DrillMode::Switchover, to));
+        let failed = checks.into_iter().filter(|check| !check.passed);
+        obstacles.splice(0..0, failed.map(|check| check.sentence));
+    }
+    SurveyedJob::Step(step, obstacles)
+}
+
+/// What is done about a step that is due.
+pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> NextMove {
+    let origin = step.from.as_ref().filter(|from| from.site == plan.site);
+    if plan.undo && origin.is_none() {
+        let leader = leader(state).map(|(leader, _)| leader);
+        return NextMove::Settle(StepOutcome::Needless(leader, "it was not moved".to_owned()));
+    }
+    let is_there = |site: &SiteId| (*site == plan.site) == plan.undo;
+    let is_coming = named(state).is_some_and(is_there);
+    match leader(state) {
+        Some((leader, true)) if is_there(&leader.site) => {
+            let why = format!("{} of site {} leads already", leader.member, leader.site);
+            NextMove::Settle(StepOutcome::Needless(Some(leader), why))
+        }
+        Some((leader, _)) if is_coming => {
+            NextMove::Wait(format!("a handover of {} is under way", leader.member))
+        }
+        None if is_coming => NextMove::Wait("a takeover is under way".to_owned()),
+        Some((leader, false)) if !plan.is_forced() => {
+            NextMove::Wait(format!("{} is not READY", leader.member))
+        }
+        None if !plan.is_forced() => NextMove::Wait("no member leads".to_owned()),
+        _ if plan.undo => NextMove::Move(plan.site.clone()),
+        _ => match successor(plan, state) {
+            Ok(next) => NextMove::Move(next.site),
+            Err(why) => NextMove::Settle(StepOutcome::Failed(why)),
+        },
+    }
+}
+
+/// The outcome of a step whose request has ended, or is gone: by who leads, whatever became of the request. `None` while a
+/// change of leadership to where it should be is under way.
+pub(crate) fn arrived(
+    plan: &Evacuation,
+    step: &EvacuationStep,
+    state: &State,
+    why_not: &str,
+) -> Option<StepOutcome> {
+    let is_there = |site: &SiteId| (*site == plan.site) == step.back;
+    match leader(state) {
+        Some((leader, true)) if is_there(&leader.site) => Some(StepOutcome::Leads(leader)),
+        _ if named(state).is_some_and(is_there) => None,
+        _ => Some(StepOutcome::Failed(why_not.to_owned())),
+    }
+}
+
+/// The site that is to lead by the decision.
+fn named(state: &State) -> Option<&SiteId> {
+    let decision = state.cluster.slots.first()?.decision.as_ref()?;
+    decision.named.as_ref().map(|named| &named.site)
+}
+
+/// The leader, and whether it is READY and named.
+fn leader(state: &State) -> Option<(EvacuationLeader, bool)> {
+    let slot = state.cluster.slots.first()?;
+    let leader = slot.leader.as_ref()?;
+    let named = slot.decision.as_ref().and_then(|decision| decision.named.as_ref());
+    let is_settled =
+        leader.status == Status::Ready && named.is_some_and(|named| named.ballot == leader.ballot);
+    Some((EvacuationLeader { member: leader.member.clone(), site: leader.site.clone() }, is_settled))
+}
+
+/// Who would lead then.
+fn successor(plan: &Evacuation, state: &State) -> Result<EvacuationLeader, String> {
+    let Some(slot) = state.explained.slots.first() else { return Err("no member takes part".to_owned()) };
+    let others = match plan.force {
+        true if slot.if_lost.is_empty() => &slot.candidates,
+        true => &slot.if_lost,
+        false if slot.switchover.is_empty() => &slot.if_lost,
+        false => &slot.switchover,
+    };
+    let is_target = |candidate: &&Candidate| {
+        candidate.site != plan.site && plan.to_site.as_ref().is_none_or(|to| candidate.site == *to)
+    };
+    let mut why_not = Vec::new();
+    for candidate in others.iter().filter(is_target) {
+        if candidate.rank.is_some() {
+            return Ok(EvacuationLeader { member: candidate.member.clone(), site: candidate.site.clone() });
+        }
+        let reason = candidate.reasons.first().map_or("", String::as_str);
+        why_not.push(format!("{}: {reason}", candidate.member));
+    }
+    let place = plan.to_site.as_ref().map_or("another site".to_owned(), |to| format!("site {to}"));
+    let why_not = if why_not.is_empty() { "none is there".to_owned() } else { why_not.join("; ") };
+    Err(format!("no member of {place} may take over: {why_not}"))
+}

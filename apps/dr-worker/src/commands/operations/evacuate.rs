@@ -1,0 +1,127 @@
+//! `evacuate`.
+
+use clap::Args;
+use election_core::config::SiteId;
+
+use crate::{
+    commands::{
+        evacuation::{gather::prepare, shown::Evacuated, store},
+        operation::{Ask, Election, Operation, Question, Report},
+    },
+    error::Error,
+    typed::Typed,
+    znodes::Evacuation,
+};
+
+/// Move all jobs out of a site, in their order, and drain it.
+///
+/// Workers carry it out: it goes on if this command ends.
+/// It stops at the first move that fails; --resume tries again, --undo moves back.
+#[derive(Debug, Args)]
+pub(super) struct Evacuate {
+    /// Site.
+    #[arg(value_name = "SITE")]
+    site: SiteId,
+    /// Job that moves, several times for several [default: all].
+    #[arg(long = "job", value_name = "JOB")]
+    jobs: Vec<String>,
+    /// Site to which it moves [default: the best for each job].
+    #[arg(long, value_name = "SITE")]
+    to_site: Option<SiteId>,
+    /// Move by forced failovers: the site is lost.
+    ///
+    /// Leaders there are asked to stop, and are replaced if they do not. What fails does not hold up what does not follow it.
+    #[arg(long)]
+    force: bool,
+    /// With --force: do not wait for leaders to stop.
+    ///
+    /// Two act until a leader has stopped.
+    #[arg(long, requires = "force")]
+    now: bool,
+    /// Only show what would move, and what stands in the way.
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
+    /// Try again what has failed.
+    #[arg(long, conflicts_with_all = ["undo", "jobs", "to_site", "force", "dry_run"])]
+    resume: bool,
+    /// Move back what was moved, and open the site.
+    #[arg(long, conflicts_with_all = ["jobs", "to_site", "force", "dry_run"])]
+    undo: bool,
+}
+
+impl Evacuate {
+    fn plan(&self, of: &Election<'_>) -> Evacuation {
+        let mut plan = store::new(&self.site, of.author.by, of.author.reason);
+        (plan.force, plan.now) = (self.force, self.now);
+        plan.to_site.clone_from(&self.to_site);
+        plan
+    }
+
+    /// Of one that has begun.
+    async fn change(&self, of: &Election<'_>) -> Result<Report<Evacuated>, Error> {
+        let alter = if self.resume { Evacuation::resume } else { Evacuation::turn_back };
+        let plan = store::change(&of.operator.session, &of.paths, &self.plan(of), alter).await?;
+        let shown = Evacuated::from(plan);
+        let text = shown.progress();
+        Ok(Report::new(shown, text))
+    }
+}
+
+impl Operation for Evacuate {
+    type Outcome = Evacuated;
+
+    fn check(&self) -> Result<(), Error> {
+        match &self.to_site {
+            Some(to) if *to == self.site => {
+                Err(Error::Usage(format!("to_site: site {to} is the one that is emptied")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Evacuated>, Error> {
+        if self.resume || self.undo {
+            return Ok(Ask::Deed(None, Box::pin(self.change(of))));
+        }
+        let prepared = prepare(of.operator, self.plan(of), &self.jobs).await?;
+        let mut shown = Evacuated::from(prepared);
+        if self.dry_run {
+            let text = shown.forecast();
+            return Ok(Ask::Deed(None, Box::pin(async { Ok(Report::new(shown, text)) })));
+        }
+        if !self.force && !shown.obstacles.is_empty() {
+            return Err(Error::NotNow(hindered(&shown)));
+        }
+        let site = &self.site;
+        let danger = match (self.force, self.now) {
+            (true, true) => {
+                ", by force, now: two programs of a job may run until the leader there has stopped"
+            }
+            (true, false) => {
+                ", by force: leaders there that do not stop within their stop budget are replaced, so two programs may \
+                 run for a moment"
+            }
+            _ => "",
+        };
+        let jobs = shown.plan.steps.len();
+        let what = format!("evacuate site {site}: {jobs} jobs{danger}");
+        let work = async move {
+            shown.plan = store::begin(&of.operator.session, &of.paths, shown.plan).await?;
+            let shown = Evacuated { left_out: shown.left_out, ..Evacuated::from(shown.plan) };
+            let text = shown.progress();
+            let mut report = Report::new(shown, text);
+            report.notes.push("workers carry it out; --wait follows it".to_owned());
+            Ok(report)
+        };
+        Ok(Ask::Deed(Some(Question { what, needs_yes: false }), Box::pin(work)))
+    }
+}
+
+fn hindered(shown: &Evacuated) -> String {
+    let notes: Vec<_> = shown.obstacles.iter().map(|note| format!("{}: {}", note.job, note.why)).collect();
+    let forced = Typed::verb("evacuate").arg(&shown.plan.site).arg("--force");
+    format!(
+        "nothing was moved: {}; leave jobs out by naming the others with --job, or if the site is lost: `{forced}`",
+        notes.join("; ")
+    )
+}

@@ -1,0 +1,89 @@
+//! `evacuate --wait`: follows an evacuation to its end.
+
+use std::{collections::BTreeMap, pin::pin, time::Duration};
+
+use election_admin::AdminError;
+use election_core::internals::record::Record as _;
+use zk_session::{BootTime, sleep_until};
+
+use super::output::{self, Output};
+use crate::{
+    commands::{
+        evacuation::{
+            course::EvacuationPhase,
+            shown::{Evacuated, way_on},
+            store,
+        },
+        moves::longest_move,
+        operation::Election,
+    },
+    error::{Error, ExitCode},
+    typed::Typed,
+    znodes::{Evacuation, EvacuationState, WorkerPaths as _},
+};
+
+/// How long a worker may take to begin before that is reported.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Follows the evacuation that has just begun, or was changed, and prints each step. Each move has its own end, so by default
+/// it waits as long as all of them may take one after another.
+pub(super) async fn follow(of: &Election<'_>, timeout: Option<Duration>, how: Output) -> Result<(), Error> {
+    let (session, path) = (&of.operator.session, of.paths.evacuation());
+    let Some(begun) = store::read(session, &of.paths).await? else { return Ok(()) };
+    let longest = || begun.steps.iter().map(|step| longest_move(of.operator, &step.job)).sum::<Duration>();
+    let until = BootTime::now() + timeout.unwrap_or_else(longest);
+    let mut watch = session.watch_data(path.clone());
+    let mut printed = BTreeMap::new();
+    let mut late = pin!(tokio::time::sleep(PATIENCE));
+    let mut is_early = true;
+    let plan = loop {
+        let seen = tokio::select! {
+            seen = watch.next() => seen.map_err(AdminError::from)?,
+            () = &mut late, if is_early => {
+                is_early = false;
+                if printed.is_empty() {
+                    output::print_progress("no worker has begun a step yet; is one running?");
+                }
+                continue;
+            }
+            () = sleep_until(until) => {
+                let again = Typed::verb("evacuate").arg(&begun.site).arg("--undo");
+                return Err(Error::NotNow(format!("it is not done yet, and goes on; `{again}` turns it back")));
+            }
+        };
+        let plan = seen.value.map(|node| Evacuation::decode(&path, &node.data)).transpose();
+        let plan = plan.map_err(AdminError::from)?.filter(|plan| plan.at_ms == begun.at_ms);
+        let Some(plan) = plan else {
+            return Err(Error::Failed("another evacuation has replaced it".to_owned()));
+        };
+        show(&plan, &mut printed);
+        if plan.phase() != EvacuationPhase::Running {
+            break plan;
+        }
+    };
+    report(plan, how)
+}
+
+/// Prints what is new of the steps.
+fn show(plan: &Evacuation, printed: &mut BTreeMap<String, String>) {
+    for step in plan.steps.iter().filter(|step| step.state != EvacuationState::Waiting) {
+        let line = step.progress();
+        if printed.get(&step.job) != Some(&line) {
+            output::print_progress(format_args!("{}: {line}", step.job));
+            printed.insert(step.job.clone(), line);
+        }
+    }
+}
+
+fn report(plan: Evacuation, how: Output) -> Result<(), Error> {
+    let (phase, way_on) = (plan.phase(), way_on(&plan).unwrap_or_default());
+    let shown = Evacuated::from(plan);
+    match how {
+        Output::Json => output::print_json(&shown)?,
+        Output::Pretty => output::print(shown.progress())?,
+    }
+    match phase {
+        EvacuationPhase::Done => Ok(()),
+        _ => Err(Error::Reported(ExitCode::Failed, format!("a move has failed; {way_on}"))),
+    }
+}
