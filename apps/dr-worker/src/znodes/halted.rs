@@ -23,6 +23,8 @@ pub struct Halted {
 pub enum HaltedProgram {
     /// It runs, as that of every READY leader.
     Runs,
+    /// It is being started again, and may run.
+    Starting,
     /// It is stopped as soon as those that come after it have stopped.
     Stopping,
     /// It does not run.

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use election_admin::{AdminError, Attempts, Known};
+use election_admin::{AdminError, Attempts, Known, Observer};
 use election_core::{
     Paths,
     config::MemberId,
@@ -18,37 +18,90 @@ use tokio::time::{Instant, timeout};
 use zk_session::{MultiOp, Session};
 
 use crate::{
-    worker::state::Others,
+    worker::state::{Others, Service},
     znodes::{Halted, HaltedProgram, WorkerPaths as _},
 };
 
 /// How long the record of what the program does may take. It is written again with the next change.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(3);
 
+/// How often a leader that stops looks at the jobs after it, if it does not see a change before.
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
+
 /// A job's place among others.
 pub(super) struct Order {
     pub(super) others: Arc<Others>,
     pub(super) session: Session,
+    pub(super) root: String,
     pub(super) paths: Paths,
     pub(super) me: MemberId,
     /// The terms of the jobs before it when its program was started.
     started_in: Mutex<BTreeMap<String, u64>>,
-    /// What was recorded last, and in which term.
+    /// What the record says of the leader's program; `None` if that is not known.
     recorded: Mutex<Option<Halted>>,
 }
 
 impl Order {
-    pub(super) fn new(others: Arc<Others>, session: Session, paths: Paths, me: MemberId) -> Self {
-        Self { others, session, paths, me, started_in: Mutex::default(), recorded: Mutex::default() }
+    pub(super) fn new(
+        others: Arc<Others>,
+        session: Session,
+        root: String,
+        paths: Paths,
+        me: MemberId,
+    ) -> Self {
+        Self { others, session, root, paths, me, started_in: Mutex::default(), recorded: Mutex::default() }
     }
 
     fn job(&self) -> &str {
         self.paths.name()
     }
 
-    /// Why the program may not start now.
+    /// A takeover begins in this term, of which nothing is recorded.
+    pub(super) fn enters(&self, term: u64) {
+        *self.recorded.lock() = Some(Halted::new(term, HaltedProgram::Runs));
+    }
+
+    /// Why the program may not start now, as far as this member has seen.
     pub(super) fn waits(&self) -> Option<String> {
         self.others.waits(self.job())
+    }
+
+    /// Records that the program is being started in this term, and returns why it may not.
+    ///
+    /// The leader of a job before this one that is to stop does the same the other way round: it records that, and reads
+    /// what this one has recorded. So at least one of the two sees the other.
+    pub(super) async fn may_not_start(&self, term: u64) -> Option<String> {
+        let before = self.others.before(self.job());
+        if before.is_empty() {
+            return None;
+        }
+        if let Some(why) = self.waits() {
+            return Some(why);
+        }
+        if !self.record(term, HaltedProgram::Starting).await {
+            return Some("its start can't be recorded".to_owned());
+        }
+        match self.look(before).await {
+            Ok(services) => services.iter().find_map(|(job, service)| service.in_the_way(job)),
+            Err(why) => Some(why.to_string()),
+        }
+    }
+
+    /// Reads whether these jobs serve.
+    async fn look(&self, jobs: Vec<String>) -> Result<Vec<(String, Service)>, AdminError> {
+        let read = async {
+            let observer = Attempts::over(&self.session).look().await?;
+            let mut services = Vec::new();
+            for job in jobs {
+                let service = match Paths::new(&self.root, &job) {
+                    Ok(paths) => read_service(&observer, &paths).await?,
+                    Err(_) => Service::Gone,
+                };
+                services.push((job, service));
+            }
+            Ok(services)
+        };
+        timeout(WRITTEN_WITHIN, read).await.unwrap_or(Err(AdminError::TooManyRaces))
     }
 
     /// Why the program is to stop now.
@@ -77,21 +130,33 @@ impl Order {
     /// Waits until no program of a job after this one may run, for so long at most. Returns how long that took.
     pub(super) async fn let_others_stop(&self, term: u64, within: Duration) -> Duration {
         let since = Instant::now();
-        if self.others.behind(self.job()).is_none() {
+        let mut behind = self.others.behind(self.job());
+        if behind.is_empty() {
             return Duration::ZERO;
         }
         self.record(term, HaltedProgram::Stopping).await;
         let mut changes = self.others.changes();
         let stopped = async {
-            while let Some(behind) = self.others.behind(self.job()).filter(|behind| !behind.is_empty()) {
-                tracing::info!(job = self.job(), "waiting until {} has stopped", behind.join(" and "));
-                if changes.changed().await.is_err() {
+            loop {
+                changes.mark_unchanged();
+                match self.look(behind.clone()).await {
+                    Ok(services) => {
+                        let may_run = services.into_iter().filter(|(_, service)| service.may_run());
+                        let may_run: Vec<_> = may_run.map(|(job, _)| job).collect();
+                        if may_run != behind && !may_run.is_empty() {
+                            tracing::info!(job = self.job(), "{} may still run", may_run.join(" and "));
+                        }
+                        behind = may_run;
+                    }
+                    Err(why) => tracing::debug!(job = self.job(), "can't see the jobs after it: {why}"),
+                }
+                if behind.is_empty() {
                     return;
                 }
+                let _: Result<_, _> = timeout(LOOKS_EVERY, changes.changed()).await;
             }
         };
         if timeout(within.saturating_sub(since.elapsed()), stopped).await.is_err() {
-            let behind = self.others.behind(self.job()).unwrap_or_default();
             tracing::warn!(
                 job = self.job(),
                 "{} has not stopped within {} (planned_stop_timeout), and this job is stopped before it",
@@ -102,30 +167,33 @@ impl Order {
         since.elapsed()
     }
 
-    /// Records what the program does in this term, for the jobs after this one and for those before it.
-    pub(super) async fn record(&self, term: u64, program: HaltedProgram) {
+    /// Records what the program does in this term, for the jobs after this one and for those before it. Returns whether the
+    /// record says so.
+    pub(super) async fn record(&self, term: u64, program: HaltedProgram) -> bool {
         let halted = Halted::new(term, program);
-        let is_known = match &*self.recorded.lock() {
-            Some(recorded) if recorded.term == term => *recorded == halted,
-            // A READY leader's program runs.
-            _ => program == HaltedProgram::Runs,
-        };
+        let recorded = self.recorded.lock().take();
+        let is_known = recorded.as_ref().is_some_and(|recorded| {
+            // The program of one that has not taken over yet may run, that of a READY leader runs.
+            let is_new = recorded.program == HaltedProgram::Runs && program == HaltedProgram::Starting;
+            recorded.term == term && (is_new || recorded.program == program)
+        });
         if is_known || !self.others.is_ordered(self.job()) {
-            return;
+            *self.recorded.lock() = recorded;
+            return true;
         }
-        *self.recorded.lock() = Some(halted.clone());
-        let written = timeout(WRITTEN_WITHIN, self.write(&halted)).await;
-        if !matches!(written, Ok(Ok(()))) {
-            *self.recorded.lock() = None;
-            let why = written.map_or_else(
-                |_| "no answer in time".to_owned(),
-                |written| written.err().map(|error| error.to_string()).unwrap_or_default(),
-            );
-            tracing::warn!(
-                job = self.job(),
-                "the jobs before and after this one do not see that its program is {program:?}: {why}"
-            );
-        }
+        let why = match timeout(WRITTEN_WITHIN, self.write(&halted)).await {
+            Ok(Ok(())) => {
+                *self.recorded.lock() = Some(halted);
+                return true;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        tracing::warn!(
+            job = self.job(),
+            "the jobs before and after this one do not see that its program is {program:?}: {why}"
+        );
+        false
     }
 
     /// Writes it while this member holds the leader znode of that term.
@@ -147,4 +215,12 @@ impl Order {
             }
         }
     }
+}
+
+/// Reads whether the job at these paths serves.
+async fn read_service(observer: &Observer, paths: &Paths) -> Result<Service, AdminError> {
+    let leader = observer.known::<Current>(paths.leader_znode(0)).await?.record()?;
+    // One that can't be read is written again by its next leader: it is none, as for what follows it.
+    let halted = observer.known::<Halted>(paths.halted()).await?.record().ok().flatten();
+    Ok(Service::of_leader(leader.as_ref(), halted.as_ref()))
 }

@@ -187,7 +187,8 @@ impl Joining<'_> {
         let orders =
             decides.then(|| Source { session: session.clone(), paths: paths.clone(), me: me.clone() });
         let order = decides.then(|| {
-            Order::new(Arc::clone(self.worker.others()), session.clone(), paths.clone(), me.clone())
+            let (others, root) = (Arc::clone(self.worker.others()), self.worker.root().to_owned());
+            Order::new(others, session.clone(), root, paths.clone(), me.clone())
         });
         let answers = Arc::new(PeerAnswers::default());
         let disk = self.worker.disk().clone();

@@ -81,11 +81,14 @@ impl Orders {
     /// Starts the job, unless it is stopped by a standing order. A request to stop it is carried out as well: a job that
     /// never becomes ready can be stopped.
     pub(super) async fn take_over(&mut self, work: &JobWork, leadership: &Leadership) -> Result<(), Failure> {
+        if let Some(order) = &work.order {
+            order.enters(leadership.term());
+        }
         let order = match self.source.next().await? {
             JobNews::Stopped(Some(order)) => order,
             news => {
                 self.note(work, news);
-                if let Some(why) = work.waits() {
+                if let Some(why) = work.may_not_start(leadership).await {
                     tracing::info!(
                         job = work.slot.name(),
                         "this member leads, and starts the job later: {why}"
@@ -375,9 +378,10 @@ impl Led<'_> {
     /// Starts the job and waits until it is ready, unless it has to wait for another job.
     async fn resume(&mut self) -> Result<(), Failure> {
         let slot = &self.work.slot;
-        if let Some(why) = self.work.waits() {
+        if let Some(why) = self.work.may_not_start(self.leadership).await {
             tracing::info!(job = slot.name(), "starting the job later: {why}");
             self.work.halt(self.leadership, Halt::Waiting(why)).await;
+            self.orders.is_owed = true;
             return Ok(());
         }
         let within = slot.takeover_timeout();

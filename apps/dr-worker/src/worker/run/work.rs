@@ -77,15 +77,19 @@ impl JobWork {
         Ok(())
     }
 
-    /// Why the job may not start now: one that it comes after does not serve.
-    pub(super) fn waits(&self) -> Option<String> {
-        self.order.as_ref().and_then(Order::waits)
+    /// Why the job may not start now: one that it comes after does not serve. Otherwise it is recorded that it starts.
+    pub(super) async fn may_not_start(&self, leadership: &Leadership) -> Option<String> {
+        match &self.order {
+            Some(order) => order.may_not_start(leadership.term()).await,
+            None => None,
+        }
     }
 
     /// Records what the program does, for jobs that come after it.
-    pub(super) async fn record(&self, leadership: &Leadership, program: HaltedProgram) {
-        if let Some(order) = &self.order {
-            order.record(leadership.term(), program).await;
+    pub(super) async fn record(&self, leadership: &Leadership, program: HaltedProgram) -> bool {
+        match &self.order {
+            Some(order) => order.record(leadership.term(), program).await,
+            None => true,
         }
     }
 

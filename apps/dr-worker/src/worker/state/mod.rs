@@ -17,7 +17,7 @@ use crate::{
     config::{Config, NodeConfig},
     workers::Workers,
 };
-pub(super) use others::{Others, SeenJob};
+pub(super) use others::{Others, SeenJob, Service};
 pub(super) use reload::Reload;
 pub(super) use slot::{Halt, HandedSlot, JobSlot};
 pub(super) use vacancy::Vacancy;

@@ -54,24 +54,32 @@ impl SeenJob {
         halted: Option<&Halted>,
     ) -> Self {
         let leaders = || status.leaders.iter().flatten().map(|leader| &**leader);
-        let service = leaders().next().map_or(Service::Gone, |leader| Service::of(leader, halted));
+        let service = Service::of_leader(leaders().next(), halted);
         Self { led: OtherJob::of(control, status.elected.as_deref(), leaders()), service }
     }
 }
 
 impl Service {
-    fn of(leader: &Current, halted: Option<&Halted>) -> Self {
+    /// What the leader znode and the record of its program say.
+    pub(in crate::worker) fn of_leader(leader: Option<&Current>, halted: Option<&Halted>) -> Self {
+        let Some(leader) = leader else { return Self::Gone };
         let program = halted.filter(|halted| halted.term == leader.term).map(|halted| halted.program);
         match (program, leader.status) {
             (Some(HaltedProgram::Stopping), _) => Self::Stopping,
             (Some(HaltedProgram::Stopped), _) => Self::Stopped,
+            (Some(HaltedProgram::Starting), _) => Self::MayRun,
             (Some(HaltedProgram::Runs) | None, Status::Ready) => Self::Up(leader.term),
             (Some(HaltedProgram::Runs) | None, _) => Self::MayRun,
         }
     }
 
+    /// Whether its program may run.
+    pub(in crate::worker) fn may_run(self) -> bool {
+        !matches!(self, Self::Stopped | Self::Gone)
+    }
+
     /// Why a job after this one may not start.
-    fn in_the_way(self, job: &str) -> Option<String> {
+    pub(in crate::worker) fn in_the_way(self, job: &str) -> Option<String> {
         match self {
             Self::Up(_) => None,
             Self::Stopping => Some(format!("{job} is being stopped")),
@@ -135,13 +143,17 @@ impl Others {
         self.seen.borrow().iter().map(|(job, seen)| (job.clone(), seen.led.clone())).collect()
     }
 
-    /// The jobs that this one comes after, as they are now.
-    fn before(&self, job: &str) -> Vec<(String, Service)> {
-        let after = self.after.lock().get(job).cloned().unwrap_or_default();
+    /// The jobs that this one comes after.
+    pub(in crate::worker) fn before(&self, job: &str) -> Vec<String> {
+        self.after.lock().get(job).cloned().unwrap_or_default()
+    }
+
+    /// The jobs that this one comes after, as this member has seen them.
+    fn services(&self, job: &str) -> Vec<(String, Service)> {
         let seen = self.seen.borrow();
         let service = |name: &String| seen.get(name).map_or(Service::Gone, |seen| seen.service);
-        after
-            .into_iter()
+        let before = self.before(job).into_iter();
+        before
             .map(|name| {
                 let service = service(&name);
                 (name, service)
@@ -151,13 +163,13 @@ impl Others {
 
     /// Why this job may not start now.
     pub(in crate::worker) fn waits(&self, job: &str) -> Option<String> {
-        self.before(job).into_iter().find_map(|(name, service)| service.in_the_way(&name))
+        self.services(job).into_iter().find_map(|(name, service)| service.in_the_way(&name))
     }
 
     /// Why this job is to stop now: one that it comes after is stopped as planned.
     pub(in crate::worker) fn must_stop(&self, job: &str) -> Option<String> {
         let stops = |service: &Service| matches!(service, Service::Stopping | Service::Stopped);
-        let all = self.before(job).into_iter();
+        let all = self.services(job).into_iter();
         all.filter(|(_, service)| stops(service)).find_map(|(name, service)| service.in_the_way(&name))
     }
 
@@ -167,7 +179,7 @@ impl Others {
             Service::Up(term) => Some((name, term)),
             _ => None,
         };
-        self.before(job).into_iter().filter_map(term).collect()
+        self.services(job).into_iter().filter_map(term).collect()
     }
 
     /// Whether this job comes after another one, or another one after it.
@@ -177,17 +189,11 @@ impl Others {
             || after.values().flatten().any(|name| name == job)
     }
 
-    /// The jobs that come after this one and whose program may run; `None` if none comes after it.
-    pub(in crate::worker) fn behind(&self, job: &str) -> Option<Vec<String>> {
+    /// The jobs that come after this one.
+    pub(in crate::worker) fn behind(&self, job: &str) -> Vec<String> {
         let after = self.after.lock();
-        let mut behind = after.iter().filter(|(_, names)| names.iter().any(|name| name == job)).peekable();
-        behind.peek()?;
-        let seen = self.seen.borrow();
-        let may_run = |name: &&String| {
-            let service = seen.get(*name).map(|seen| seen.service);
-            !matches!(service, None | Some(Service::Stopped | Service::Gone))
-        };
-        Some(behind.map(|(name, _)| name).filter(may_run).cloned().collect())
+        let behind = after.iter().filter(|(_, names)| names.iter().any(|name| name == job));
+        behind.map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -234,17 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_stopped_when_no_program_of_a_job_after_it_may_run() {
+    fn a_job_is_ordered_if_another_one_is_before_or_behind_it() {
         let others = others();
-        assert_eq!(others.behind("web"), None);
         assert!(others.is_ordered("web") && others.is_ordered("db") && !others.is_ordered("mq"));
-        assert_eq!(others.behind("db"), Some(vec![]), "none of them was seen");
-        saw(&others, "shop", Service::Up(4));
-        saw(&others, "web", Service::Stopping);
-        assert_eq!(others.behind("db"), Some(vec!["shop".to_owned(), "web".to_owned()]));
-        saw(&others, "shop", Service::Stopped);
-        saw(&others, "web", Service::Gone);
-        assert_eq!(others.behind("db"), Some(vec![]));
+        assert_eq!(others.behind("db"), ["shop", "web"]);
+        assert_eq!(others.before("web"), ["shop", "db"]);
     }
 
     #[test]
@@ -254,11 +254,15 @@ mod tests {
             "status": "READY", "since_ms": 0,
         }))
         .unwrap();
-        let of = |term, program| Service::of(&leader, Some(&Halted::new(term, program)));
-        assert_eq!(Service::of(&leader, None), Service::Up(5));
+        let of = |term, program| Service::of_leader(Some(&leader), Some(&Halted::new(term, program)));
+        assert_eq!(Service::of_leader(Some(&leader), None), Service::Up(5));
+        assert_eq!(Service::of_leader(None, Some(&Halted::new(5, HaltedProgram::Runs))), Service::Gone);
         assert_eq!(of(4, HaltedProgram::Stopped), Service::Up(5));
         assert_eq!(of(5, HaltedProgram::Stopped), Service::Stopped);
         assert_eq!(of(5, HaltedProgram::Stopping), Service::Stopping);
+        assert_eq!(of(5, HaltedProgram::Starting), Service::MayRun);
+        let may_run = [Service::Up(5), Service::MayRun, Service::Stopping, Service::Stopped, Service::Gone];
+        assert_eq!(may_run.map(Service::may_run), [true, true, true, false, false]);
         assert_eq!(of(5, HaltedProgram::Runs), Service::Up(5));
     }
 }
