@@ -51,6 +51,37 @@ struct Stint {
 
 type Stints = Arc<Mutex<Vec<Stint>>>;
 
+/// When a timer of this test's runtime was late, and by how much: whatever runs there is as late.
+#[derive(Clone, Default)]
+struct Delays(Arc<Mutex<Vec<(BootTime, Duration)>>>);
+
+impl Delays {
+    const STEP: Duration = Duration::from_millis(10);
+
+    /// Records them while the runtime lives.
+    fn record() -> Self {
+        let delays = Self::default();
+        let recorded = delays.clone();
+        tokio::spawn(async move {
+            loop {
+                let due = BootTime::now() + Self::STEP;
+                tokio::time::sleep(Self::STEP).await;
+                let now = BootTime::now();
+                recorded.0.lock().unwrap().push((now, now.duration_since(due)));
+            }
+        });
+        delays
+    }
+
+    /// Their sum since then.
+    async fn since(&self, since: BootTime) -> Duration {
+        // One that lasts is recorded at its end.
+        tokio::time::sleep(2 * Self::STEP).await;
+        let recorded = self.0.lock().unwrap();
+        recorded.iter().filter(|(at, _)| *at >= since).map(|(_, late)| *late).sum()
+    }
+}
+
 /// Servers, an election on them, and who takes part.
 pub(crate) struct World {
     servers: Arc<Servers>,
@@ -64,6 +95,7 @@ pub(crate) struct World {
     operator: Session,
     slots: usize,
     stints: Stints,
+    delays: Delays,
 }
 
 /// Which servers these tests run on: the embedded server, or Apache ZooKeeper by `TEST_SERVERS=apache`, as `cargo xtask
@@ -150,8 +182,8 @@ impl World {
         let paths = Paths::new(&root, "orders").unwrap();
         let operator = connect(&servers.connect_string(), driver, TIMEOUT).await;
         let session_timeout = if fast { LONG } else { TIMEOUT };
-        let stints = Stints::default();
-        Self { servers, driver, recipe, root, paths, fast, session_timeout, operator, slots, stints }
+        let (stints, delays) = (Stints::default(), Delays::record());
+        Self { servers, driver, recipe, root, paths, fast, session_timeout, operator, slots, stints, delays }
     }
 
     /// With sessions that outlast what a busy machine does to them.
@@ -271,7 +303,8 @@ impl World {
         let member = profile.member.to_string();
         let config = ElectionConfig::new(paths, profile, self.recipe.clone()).policy(policy);
         let (end, _) = watch::channel(None);
-        let app = App { member: member.clone(), fate, stints: Arc::clone(&self.stints), end: end.clone() };
+        let (stints, delays) = (Arc::clone(&self.stints), self.delays.clone());
+        let app = App { member: member.clone(), fate, stints, delays, end: end.clone() };
         let election = Election::join(session.clone(), config, app);
         Member { id: member, election, session, proxy: None, end }
     }
@@ -401,6 +434,7 @@ struct App {
     member: String,
     fate: Fate,
     stints: Stints,
+    delays: Delays,
     end: watch::Sender<Option<String>>,
 }
 
@@ -443,9 +477,18 @@ impl Handler for App {
             order.urgent().await;
         }
         let now = BootTime::now();
-        assert!(now <= order.by(), "{} stops after its deadline", self.member);
         for stint in self.stints.lock().unwrap().iter_mut().filter(|s| s.member == self.member) {
             stint.ended.get_or_insert(now);
+        }
+        let (by, reason) = (order.by(), order.reason());
+        if now > by {
+            let late = now.duration_since(by);
+            let delays = self.delays.since(by - TIMEOUT).await;
+            assert!(
+                late <= delays,
+                "{} stops {late:?} after its deadline ({reason}), delays {delays:?}",
+                self.member
+            );
         }
     }
 }
