@@ -35,7 +35,7 @@ pub(super) struct LogsArguments {
     /// Show the output of the job's standby.
     #[arg(long)]
     standby: bool,
-    /// Show the output of this process of the job [default: all].
+    /// Show only this process of the job [default: all].
     #[arg(long, value_name = "NAME", value_parser = process_name, conflicts_with = "standby")]
     process: Option<String>,
     /// Number of lines.

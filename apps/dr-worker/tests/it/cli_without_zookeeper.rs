@@ -377,7 +377,6 @@ fn help_version_and_completions_are_results() {
 
 /// One line of each verb and option, as it is shown without a terminal.
 #[test]
-#[ignore = "fails, and is not understood yet"]
 fn short_help_fits_eighty_columns() {
     let help = |verb: &[&str]| {
         let outcome = Outcome::of(dr_worker().env_remove("COLUMNS").args(verb).arg("-h"));

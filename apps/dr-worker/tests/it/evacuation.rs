@@ -1,4 +1,4 @@
-//! `evacuate`: jobs move out of a site together, whoever dies on the way, and back.
+//! `evacuate`: jobs move out of a site together and back, also if a worker dies meanwhile.
 
 use serde_json::{Value, json};
 

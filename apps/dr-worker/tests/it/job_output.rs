@@ -342,7 +342,6 @@ fn what_the_guard_drops_while_the_worker_hangs_is_counted_and_named() {
 }
 
 #[test]
-#[ignore = "fails, and is not understood yet"]
 fn a_journal_that_does_not_read_costs_lines_and_nothing_else() {
     let stage = Stage::new("/output-journal-blocked");
     let path = stage.dir.path().join("journal");

@@ -324,7 +324,7 @@ fn a_restart_by_a_push_ends_though_its_member_was_killed() {
     east.kill_with_guards();
     until("west-1 leads", || leads(&west));
     until("the request has ended", || last_request(&job.stage)["outcome"]["state"] == "failed");
-    // And stands in the way of no other.
+    // And is no obstacle for another.
     job.stage.operator(&["stop"]).assert(0, &[]);
 }
 

@@ -103,7 +103,7 @@ fn a_job_moves_to_another_ensemble_without_two_leaders_and_above_its_tokens() {
     until("west-1 is in the new ensemble", || mover.list(new)["members"][0]["member"] == "west-1");
     // It is alone there, and does not lead.
     assert!(leads(&east) && !leads(&west), "{}", mover.list(new));
-    let term = mover.list(old)["slots"][0]["decision"]["term"].as_u64().expect("a term");
+    let term = mover.list(old)["term"].as_u64().expect("a term");
     let moving = Background::of(&mut mover.migration());
     until("the old ensemble is closed", || {
         mover.list(old)["drained"].as_array().is_some_and(|drained| drained.len() == 2)

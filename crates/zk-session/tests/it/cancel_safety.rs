@@ -15,7 +15,8 @@ use crate::common::{Bed, PATIENCE, eventually, soon, wait_for, wait_state};
 use tokio::sync::Notify;
 use zk_session::{
     AclEntry, ChangeKind, CloseOutcome, ConnectError, CreateMode, DriverKind, Epoch, HeldStatus, Id,
-    Incarnation, MultiOp, OpError, ReadOp, Reconfiguration, Recovery, Session, SessionState, permission,
+    Incarnation, Lock, MultiOp, OpError, ReadOp, ReadWriteLock, Reconfiguration, Recovery, Semaphore,
+    Session, SessionState, permission,
 };
 
 on_each_server!(
@@ -177,6 +178,18 @@ fn table() -> Vec<(&'static str, Check)> {
         ("Watch::next", Check::Other(|rig, stop| Box::pin(next_change(rig, stop)))),
         ("Watch::next", Check::Other(|rig, stop| Box::pin(next_children(rig, stop)))),
         ("HeldEphemeral::release", Check::Other(|rig, stop| Box::pin(release(rig, stop)))),
+        ("Lock::acquire", Check::Other(|rig, stop| Box::pin(queued(rig, "acquire", stop)))),
+        ("Lock::try_acquire", Check::Other(|rig, stop| Box::pin(queued(rig, "try_acquire", stop)))),
+        ("ReadWriteLock::read", Check::Other(|rig, stop| Box::pin(queued(rig, "read", stop)))),
+        ("ReadWriteLock::write", Check::Other(|rig, stop| Box::pin(queued(rig, "write", stop)))),
+        ("ReadWriteLock::try_read", Check::Other(|rig, stop| Box::pin(queued(rig, "try_read", stop)))),
+        ("ReadWriteLock::try_write", Check::Other(|rig, stop| Box::pin(queued(rig, "try_write", stop)))),
+        ("Semaphore::acquire", Check::Other(|rig, stop| Box::pin(queued(rig, "permit", stop)))),
+        ("Semaphore::try_acquire", Check::Other(|rig, stop| Box::pin(queued(rig, "try_permit", stop)))),
+        ("LockGuard::multi", Check::Other(|rig, stop| Box::pin(guarded(rig, "multi", stop)))),
+        ("LockGuard::set", Check::Other(|rig, stop| Box::pin(guarded(rig, "set", stop)))),
+        ("LockGuard::lost", Check::Other(|rig, stop| Box::pin(guarded(rig, "lost", stop)))),
+        ("LockGuard::release", Check::Other(|rig, stop| Box::pin(guarded(rig, "release-lock", stop)))),
     ]);
     table
 }
@@ -527,6 +540,60 @@ async fn release(rig: &Rig, stop: Stop) -> bool {
     ended
 }
 
+/// What is dropped leaves the queue: another session has the lock then.
+async fn queued(rig: &Rig, name: &str, stop: Stop) -> bool {
+    let path = path(rig, name, stop);
+    let lock = Lock::new(&rig.session, &path);
+    let (both, permits) = (ReadWriteLock::new(&rig.session, &path), Semaphore::new(&rig.session, &path, 1));
+    let guard = match name {
+        "acquire" => stop.apply(lock.acquire()).await.map(|got| got.map(Some)),
+        "try_acquire" => stop.apply(lock.try_acquire()).await,
+        "read" => stop.apply(both.read()).await.map(|got| got.map(Some)),
+        "write" => stop.apply(both.write()).await.map(|got| got.map(Some)),
+        "try_read" => stop.apply(both.try_read()).await,
+        "try_write" => stop.apply(both.try_write()).await,
+        "permit" => stop.apply(permits.acquire()).await.map(|got| got.map(Some)),
+        _ => stop.apply(permits.try_acquire()).await,
+    };
+    let ended = guard.map(|got| assert!(got.unwrap().is_some(), "nobody else asks")).is_some();
+    let other = ReadWriteLock::new(&rig.observer, &path);
+    soon("the lock", other.write()).await.unwrap().release().await.unwrap();
+    ended
+}
+
+/// What a guard writes is written once or not at all, and the lock is free at the end.
+async fn guarded(rig: &Rig, name: &str, stop: Stop) -> bool {
+    let (path, value) = (path(rig, name, stop), path(rig, &format!("{name}-value"), stop));
+    rig.observer.create(&value, "one", CreateMode::Persistent).await.unwrap();
+    let guard = Lock::new(&rig.session, &path).acquire().await.unwrap();
+    let ended = match name {
+        "multi" => stop.apply(guard.multi([MultiOp::set(&value, "x", None)])).await.map(drop),
+        "set" => stop.apply(guard.set(&value, "x")).await.map(drop),
+        "lost" => {
+            let ending = async {
+                tokio::join!(guard.lost(), async { rig.observer.delete(guard.path(), None).await.unwrap() })
+            };
+            stop.apply(ending).await.map(drop)
+        }
+        _ => {
+            let released = stop.apply(guard.release()).await.map(|released| released.unwrap());
+            let other = Lock::new(&rig.observer, &path);
+            soon("the lock", other.acquire()).await.unwrap().release().await.unwrap();
+            return released.is_some();
+        }
+    };
+    guard.release().await.unwrap();
+    let writes = i32::from(name != "lost");
+    let version = {
+        standing(rig, &value).await;
+        rig.observer.get(&value).await.unwrap().unwrap().stat.version
+    };
+    assert!(version == writes || (ended.is_none() && version == 0), "{version} writes");
+    let other = Lock::new(&rig.observer, &path);
+    soon("the lock", other.acquire()).await.unwrap().release().await.unwrap();
+    ended.is_some()
+}
+
 async fn a_thousand_dropped_operations_leave_room_for_others(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let (session, observer) = (bed.session().await, bed.observer().await);
@@ -682,7 +749,6 @@ fn public_futures() -> Vec<(String, bool)> {
 }
 
 #[test]
-#[ignore = "the locks are not in the table yet"]
 fn every_public_future_stands_in_the_table_and_says_what_dropping_it_means() {
     let public = public_futures();
     assert!(public.len() > 20, "{public:?}");

@@ -34,7 +34,7 @@ pub(crate) struct JobNote {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) plan: Evacuation,
-    /// What stands in the way.
+    /// The obstacles.
     pub(crate) obstacles: Vec<JobNote>,
     /// The jobs that are not moved.
     pub(crate) left_out: Vec<JobNote>,

@@ -1,7 +1,7 @@
 //! The evacuation of a site: jobs that move together, in their order.
 //!
 //! ```text
-//!   gather ─▶ survey: what would move, what stands in the way ─▶ plan: the record
+//!   gather ─▶ survey: what would move, and the obstacles ─▶ plan: the record
 //!                                                                  ▼
 //!   course: which step is next, what an outcome means ◀─▶ a worker carries it out
 //! ```

@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct Evacuated {
     /// `running`, `stopped`, `done`; `prepared` of a dry run.
     pub(crate) phase: &'static str,
-    /// Of one that has not begun: what stands in the way.
+    /// The obstacles to one that has not begun.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) obstacles: Vec<JobNote>,
     /// Of one that has not begun, or has just begun: the jobs that are not moved.
@@ -62,7 +62,7 @@ impl Evacuated {
         let plan = &self.plan;
         let mut lines = vec![format!("dry run of an evacuation of site {}; nothing is written", plan.site)];
         lines.extend(numbered(plan).map(|(layer, step)| format!("  {layer}  {}", expected(plan, step))));
-        lines.extend(notes("stands in the way:", &self.obstacles));
+        lines.extend(notes("obstacles:", &self.obstacles));
         lines.extend(notes("left out:", &self.left_out));
         lines.push(format!("  then site {} is drained for these jobs", plan.site));
         lines.join("\n")

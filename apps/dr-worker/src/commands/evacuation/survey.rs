@@ -18,7 +18,7 @@ use crate::{
 /// What is found of a job before an evacuation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SurveyedJob {
-    /// It takes part, and what stands in its way.
+    /// It takes part, and its obstacles.
     Step(Box<EvacuationStep>, Vec<String>),
     /// It is left out, and why.
     LeftOut(String),

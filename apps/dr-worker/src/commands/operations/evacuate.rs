@@ -22,10 +22,10 @@ pub(super) struct Evacuate {
     /// Site.
     #[arg(value_name = "SITE")]
     site: SiteId,
-    /// Job that moves, several times for several [default: all].
+    /// Job that moves; repeatable [default: all].
     #[arg(long = "job", value_name = "JOB")]
     jobs: Vec<String>,
-    /// Site to which it moves [default: the best for each job].
+    /// Site to move to [default: the best for each job].
     #[arg(long, value_name = "SITE")]
     to_site: Option<SiteId>,
     /// Move by forced failovers: the site is lost.
@@ -38,7 +38,7 @@ pub(super) struct Evacuate {
     /// Two act until a leader has stopped.
     #[arg(long, requires = "force")]
     now: bool,
-    /// Only show what would move, and what stands in the way.
+    /// Only show what would move, and the obstacles.
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
     /// Try again what has failed.

@@ -28,7 +28,7 @@ const TOGETHER: Takes = Takes {
     jobs: Jobs::OfRoot,
     reason: true,
     yes: true,
-    wait: Some("Wait until everything has moved, or a move has failed."),
+    wait: Some("Wait until all has moved, or a move has failed."),
     ..Takes::ONE_JOB
 };
 const RAISES: Takes = Takes { jobs: Jobs::Chosen, yes: true, ..Takes::ONE_JOB };
