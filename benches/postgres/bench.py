@@ -269,7 +269,7 @@ def measure(given, kind, directory):
 
 def table(given, of_patroni, of_worker):
     print("| event | | seconds without acknowledged rows: median (max) | until another primary acknowledges | rows lost "
-          "| rounds with two primaries (longest) | times of Patroni |\n|---|---|---|---|---|---|---|")
+          "| rounds with two primaries (longest) | ratio to Patroni |\n|---|---|---|---|---|---|---|")
     for event in EVENTS:
         median = lambda rows, column: statistics.median(row[column] for row in rows[event])
         shares = " / ".join(f"{median(of_worker, column) / median(of_patroni, column):.2f}" for column in (0, 1))
