@@ -11,12 +11,11 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
 /// Signals that would end or stop a process by default, and have no meaning for a worker. Excluded: signals of faults,
 /// signals that can't be caught, and SIGTTIN and SIGTTOU, which the terminal would send endlessly.
-const IGNORED: [Name; 14] = [
+const IGNORED: [Name; 13] = [
     Name::SIGHUP,
     Name::SIGQUIT,
     Name::SIGTRAP,
     Name::SIGABRT,
-    Name::SIGUSR1,
     Name::SIGALRM,
     Name::SIGSTKFLT,
     Name::SIGTSTP,
@@ -29,7 +28,10 @@ const IGNORED: [Name; 14] = [
 ];
 
 /// Asks a worker to upgrade itself in place.
-pub(crate) const UPGRADE: Name = Name::SIGUSR2;
+pub(crate) const UPGRADE: Name = Name::SIGUSR1;
+
+/// Asks a worker to open its log files again, after they were moved away.
+pub(crate) const REOPEN: Name = Name::SIGUSR2;
 
 /// From now on only SIGTERM, SIGINT and signals that can't be caught end this process: a leader must not be lost to a
 /// signal that was meant for another program. Programs that it starts get the default actions: the signals are caught,
@@ -38,7 +40,7 @@ pub(crate) const UPGRADE: Name = Name::SIGUSR2;
 /// # Errors
 /// If the kernel refuses a handler.
 pub(crate) fn ignore_signals() -> io::Result<()> {
-    for name in IGNORED.into_iter().chain([UPGRADE]) {
+    for name in IGNORED.into_iter().chain([UPGRADE, REOPEN]) {
         signal_hook::flag::register(name as i32, Arc::default())?;
     }
     for number in REAL_TIME {
@@ -106,16 +108,16 @@ pub(crate) fn unblock(before: &SigSet) {
     let _ = before.thread_set_mask();
 }
 
-/// Calls `upgrade` at each signal that asks for it, until it is dropped.
-///
-/// # Errors
-/// If the signal can't be received.
-pub(crate) async fn on_upgrade(upgrade: impl Fn()) -> io::Result<()> {
-    let mut asked = signal(SignalKind::from_raw(UPGRADE as i32))?;
-    while asked.recv().await.is_some() {
-        upgrade();
+/// Calls `obey` at each signal of this name, until it is dropped.
+pub(crate) async fn on(name: Name, obey: impl Fn()) {
+    match signal(SignalKind::from_raw(name as i32)) {
+        Ok(mut asked) => {
+            while asked.recv().await.is_some() {
+                obey();
+            }
+        }
+        Err(error) => tracing::warn!(%error, signal = name.as_str(), "can't receive a signal"),
     }
-    Ok(())
 }
 
 /// Logs each ignored signal, until it is dropped.

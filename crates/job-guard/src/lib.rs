@@ -42,4 +42,4 @@ pub use job::{
     tally::Tally,
 };
 pub use memory_file::file_in_memory;
-pub use rotating::RotatingFile;
+pub use rotating::{RotatingFile, reopen_rotating_files};

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime},
 };
 
@@ -15,6 +16,9 @@ const MODE: u32 = 0o640;
 
 /// How often it is checked whether the path still names the open file, so that it may be moved away.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often this process was told that files were moved away.
+static MOVED: AtomicU64 = AtomicU64::new(0);
 
 /// What is to be done with some lines.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,6 +92,14 @@ struct Open {
     /// Which file it is; `None` for a device or a pipe, which is not rotated.
     identity: Option<(u64, u64)>,
     looked: SystemTime,
+    /// [`MOVED`] then.
+    moved: u64,
+}
+
+/// Has each [`RotatingFile`] of this process opened again by its path at its next write, for what has moved it away. Without
+/// that, one notices it within a second.
+pub fn reopen_rotating_files() {
+    MOVED.fetch_add(1, Ordering::Relaxed);
 }
 
 impl RotatingFile {
@@ -154,12 +166,16 @@ impl Open {
         let metadata = file.metadata()?;
         let since = metadata.created().unwrap_or(now);
         let identity = metadata.is_file().then(|| identity(&metadata));
-        Ok(Self { file, size: metadata.len(), since, identity, looked: now })
+        let moved = MOVED.load(Ordering::Relaxed);
+        Ok(Self { file, size: metadata.len(), since, identity, looked: now, moved })
     }
 
     /// Whether it is still what the path names.
     fn is_at(&mut self, path: &Path, now: SystemTime) -> bool {
         let Some(own) = self.identity else { return true };
+        if MOVED.load(Ordering::Relaxed) != self.moved {
+            return false;
+        }
         if now.duration_since(self.looked).is_ok_and(|since| since < LOOK_AGAIN) {
             return true;
         }
@@ -261,6 +277,11 @@ mod tests {
             read(dir.path()),
             [("job.log".to_owned(), "b\n".to_owned()), ("moved".to_owned(), "a\n".to_owned())]
         );
+        // At once, if this process is told.
+        fs::remove_file(dir.path().join("job.log")).expect("a file");
+        reopen_rotating_files();
+        file.write_at(b"c\n", now + LOOK_AGAIN).expect("room");
+        assert_eq!(fs::read_to_string(dir.path().join("job.log")).expect("a file"), "c\n");
     }
 
     #[test]

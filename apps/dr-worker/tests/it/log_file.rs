@@ -25,11 +25,16 @@ fn the_log_goes_to_its_file_with_member_site_job_and_term() {
     let mut command = stage.worker_command("east-1", "east", &[&file, "http.listen=127.0.0.1:0"]);
     let worker = Background::of(command.arg("run"));
     until("it leads", || message(&lines(&path), "job is ready").is_some());
+    // As logrotate does it.
+    let moved = stage.dir.path().join("moved.log");
+    fs::rename(&path, &moved).expect("a file");
+    worker.signal(Signal::SIGUSR2);
+    until("the file is there again", || message(&lines(&path), "opening the log files again").is_some());
     worker.signal(Signal::SIGTERM);
     let outcome = worker.outcome();
     outcome.assert(0, &[]);
     assert_eq!(outcome.stderr, "", "the log is in the file only");
-    let lines = lines(&path);
+    let lines = [lines(&moved), lines(&path)].concat();
     for line in &lines {
         assert_eq!((&line["member"], &line["site"]), (&"east-1".into(), &"east".into()), "{line}");
         assert!(line["term"].is_null() || line["term"].is_u64(), "{line}");

@@ -180,7 +180,7 @@ fn systemd_and_the_guards_each_do_their_part() {
 
     // An upgrade in place is nothing to systemd, and the watchdog knows the new program. The job keeps its cgroup.
     let main = manager.show("MainPID");
-    manager.kill_worker("USR2");
+    manager.kill_worker("USR1");
     until("it has upgraded itself", || {
         let report = fs::read_to_string(dir.join("state/east-1.upgrade.json")).unwrap_or_default();
         report.contains(r#""progress":"done""#)

@@ -111,11 +111,11 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
             tracing::warn!(%error, "can't log ignored signals");
         }
     });
-    tokio::spawn(async {
-        if let Err(error) = signals::on_upgrade(begin).await {
-            tracing::warn!(%error, "can't receive the signal that asks for an upgrade");
-        }
-    });
+    tokio::spawn(signals::on(signals::UPGRADE, begin));
+    tokio::spawn(signals::on(signals::REOPEN, || {
+        tracing::info!("opening the log files again");
+        job_guard::reopen_rotating_files();
+    }));
     let mut manager = ServiceManager::of_this_process();
     // A worker that continues hands over its jobs at a signal as always, which it can once it has joined.
     let is_resumed = matches!(beginning, Beginning::Resume(_));

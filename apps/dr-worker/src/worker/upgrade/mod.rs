@@ -1,7 +1,7 @@
 //! Upgrades the worker in place: this process executes the program that is on the disk now, and continues.
 //!
 //! ```text
-//!   SIGUSR2 ─▶ ask the new program ─▶ wait for rest ─▶ hold elections and jobs ─▶ execute
+//!   SIGUSR1 ─▶ ask the new program ─▶ wait for rest ─▶ hold elections and jobs ─▶ execute
 //!                    │ refused           │ in vain         │ failed                 │
 //!                    └───────────────────┴─────────────────┴──▶ the worker goes on  ▼
 //!                                                            the new program: adopt the guards, re-attach the session,
