@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de::Error as _};
-
 use super::{
-    parse::{HOUR, MILLISECOND, Parse, choice},
+    parse::{HOUR, MILLISECOND, choice},
     reader::Section,
-    table::{required, table, value},
+    table::{each, required, table, value},
 };
 
 const MOST_COMMANDS: usize = 16;
@@ -17,40 +15,26 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Fence {
         /// The commands, in this order; all must succeed within their timeouts.
-        pub commands: Vec<FenceCommand> = Vec::new() => required(
-            "the commands that fence the former leader, such as [{ command = [\"/usr/bin/fence\"] }]"
-        ).example("[{ name = \"ipmi\", command = [\"/usr/bin/fence-node\"], timeout = \"10s\" }]");
+        pub commands: Vec<FenceCommand> = Vec::new() => each(FenceCommand::default()).example(
+            "[{ name = \"ipmi\", command = [\"/usr/bin/fence-node\"], timeout = \"10s\" }]"
+        );
         /// "stop" does not take over, and tries again later; "continue" starts the job, which may then run twice.
         pub on_failure: FenceFailure = FenceFailure::Stop => value();
     }
     check Fence::check;
 }
 
-/// One command that fences.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(expecting = "a table such as { command = [\"/usr/bin/fence\"], timeout = \"10s\" }")]
-pub struct FenceCommand {
-    /// Its name in logs and reports.
-    #[serde(default)]
-    pub name: String,
-    /// The program and its arguments; environment and directory as for the job.
-    #[serde(deserialize_with = "Parse::read")]
-    pub command: Vec<String>,
-    /// After which it is killed with everything it started, and counts as failed.
-    #[serde(default = "usual_timeout", deserialize_with = "read_timeout")]
-    pub timeout: Duration,
-}
-
-fn usual_timeout() -> Duration {
-    Duration::from_secs(10)
-}
-
-fn read_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let timeout = Duration::read(from)?;
-    if !(MILLISECOND..=HOUR).contains(&timeout) {
-        return Err(D::Error::custom(format!("{timeout:?} is out of range; 1ms to 1h is valid")));
+table! {
+    /// One command that fences.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct FenceCommand {
+        /// Its name in logs and reports. Default: that of the program.
+        pub name: String = String::new() => value();
+        /// The program and its arguments; environment and directory as for the job.
+        pub command: Vec<String> = Vec::new() => required("the program that fences and its arguments, such as [\"/usr/bin/fence\"]");
+        /// After that it is killed with everything that it started, and has failed.
+        pub timeout: Duration = Duration::from_secs(10) => value().within(MILLISECOND..=HOUR);
     }
-    Ok(timeout)
 }
 
 choice! {
@@ -94,28 +78,4 @@ impl Fence {
 fn usual_name(command: &[String], at: usize) -> String {
     let program = command.first().and_then(|program| program.rsplit('/').next());
     program.filter(|name| !name.is_empty()).map_or_else(|| (at + 1).to_string(), str::to_owned)
-}
-
-impl Parse for FenceCommand {
-    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Self::deserialize(from)
-    }
-
-    fn show(&self) -> String {
-        let name =
-            if self.name.is_empty() { String::new() } else { format!("name = {}, ", self.name.show()) };
-        format!("{{ {name}command = {}, timeout = {} }}", self.command.show(), self.timeout.show())
-    }
-
-    #[cfg(test)]
-    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let (command, timeout) = (Vec::<String>::schema(generator), Duration::schema(generator));
-        let name = String::schema(generator);
-        schemars::json_schema!({
-            "type": "object",
-            "properties": { "name": name, "command": command, "timeout": timeout },
-            "required": ["command"],
-            "additionalProperties": false
-        })
-    }
 }

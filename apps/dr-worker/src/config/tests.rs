@@ -313,11 +313,15 @@ fn fence_commands_have_an_order_names_and_enough_time() {
 
     for (commands, key, parts) in [
         ("[]", ".commands", &["0 commands"][..]),
-        ("[{ timeout = \"1s\" }]", ".commands[0].command", &["it is missing", "command = ["]),
+        (
+            "[{ timeout = \"1s\" }]",
+            ".commands[0].command",
+            &["it is missing", "such as [\"/usr/bin/fence\"]"],
+        ),
         (
             "[{ command = [\"a\"], after = \"1s\" }]",
             ".commands[0].after",
-            &["unknown key", "valid here: name"],
+            &["unknown key", "name, command, timeout"],
         ),
         ("[{ command = [\"a\"], timeout = \"2h\" }]", ".commands[0].timeout", &["out of range", "1ms to 1h"]),
         (

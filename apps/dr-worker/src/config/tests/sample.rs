@@ -44,7 +44,7 @@ fn of_key(key: &Key, kind: Option<&str>, is_optional: bool) -> String {
         Of::Value { default, .. } => default.as_deref(),
         Of::Table { .. } => None,
     };
-    if let Of::Table { keys, shape: Shape::List } = &key.of {
+    if let (Of::Table { keys, shape: Shape::List }, None) = (&key.of, key.terms.example) {
         let inside: Vec<_> = keys.iter().map(|key| key.name).collect();
         return comment(&format!("{}: {sentence} Its keys: {}.", key.name, inside.join(", ")));
     }

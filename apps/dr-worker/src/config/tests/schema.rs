@@ -37,8 +37,14 @@ fn of_policy(key: &str) -> Option<Json> {
         "pipelines" => json!({ "type": "object", "additionalProperties": pipeline }),
         "rules" => {
             let cause = words(&mut spec::causes());
-            let when = json!({ "anyOf": [cause, { "type": "array", "items": cause, "minItems": 1 }] });
-            let pipeline = json!({ "anyOf": [{ "type": "string" }, pipeline] });
+            let when = json!({
+                "description": "The cause of the decision, or several.",
+                "anyOf": [cause, { "type": "array", "items": cause, "minItems": 1 }],
+            });
+            let pipeline = json!({
+                "description": "What ranks the members then: a pipeline, or the name of one in `pipelines`.",
+                "anyOf": [{ "type": "string" }, pipeline],
+            });
             json!({ "type": "array", "items": {
                 "type": "object", "required": ["when", "pipeline"], "additionalProperties": false,
                 "properties": { "when": when, "pipeline": pipeline },
