@@ -161,7 +161,7 @@ fn print_skips(file: &Path) -> anyhow::Result<bool> {
 const TICK: Duration = Duration::from_millis(500);
 
 /// Tests at a time for each core, beside those that compute: most tests wait for a server.
-const THREADS_PER_CORE: usize = 5;
+const THREADS_PER_CORE: usize = 3;
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -117,7 +117,7 @@ async fn a_takeover_that_fails_is_taken_over_by_the_next_candidate(driver: Drive
 
 async fn a_takeover_that_hangs_is_taken_over_by_the_next_candidate(driver: Driver) {
     // The job runs and acts, and never reports that it is ready.
-    let mut setup = Setup::new(driver).set("policy.takeover_timeout", "2s").unset("job.orders.ready");
+    let mut setup = Setup::new(driver).set("policy.takeover_timeout", "4s").unset("job.orders.ready");
     for id in ["east-1", "east-2"] {
         setup = setup.set_for(id, "job.orders.ready.kind", "notify");
     }
@@ -130,7 +130,7 @@ async fn a_takeover_that_hangs_is_taken_over_by_the_next_candidate(driver: Drive
     assert!(actings.len() >= 2, "the one that hung had acted: {actings:?}");
     assert!(actings[0].member.starts_with("east-"), "{actings:?}");
     let hung = actings[0].to.duration_since(actings[0].from);
-    assert!(hung > Duration::from_millis(1500), "the watchdog waits for takeover_timeout: {hung:?}");
+    assert!(hung > Duration::from_secs(2), "the watchdog waits for takeover_timeout: {hung:?}");
     cluster.journal().assert_one_at_a_time();
 
     let list = cluster.operator().json(&["list", "--job", JOB]).await;

@@ -68,7 +68,11 @@ const SABOTAGES: [Sabotage; 7] = [
                 "slot.end(by).await; slot.hooks",
                 "let _ = by; slot.hooks",
             ),
-            ("apps/dr-worker/src/worker/run/work.rs", "self.slot.stop_in_time().await;", ""),
+            (
+                "apps/dr-worker/src/worker/run/work.rs",
+                "self.slot.stop_in_time(spent).await;",
+                "let _ = spent;",
+            ),
         ]),
     },
     // The store, with late writes to refuse.

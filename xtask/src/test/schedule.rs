@@ -37,10 +37,10 @@ const MANNERS: [(&str, &str, Manner); 10] = [
     ("election-mutants", "it", Manner::Computes),
     ("election-core", "it", Manner::Computes),
     // Three servers and four workers each.
-    ("e2e", "it", Manner::Threads(4)),
-    ("dr-worker", "it", Manner::Threads(3)),
-    ("zk-session", "it", Manner::Threads(3)),
-    ("zk-testkit", "it", Manner::Threads(3)),
+    ("e2e", "it", Manner::Threads(2)),
+    ("dr-worker", "it", Manner::Threads(2)),
+    ("zk-session", "it", Manner::Threads(2)),
+    ("zk-testkit", "it", Manner::Threads(2)),
     // One program for all packages, which compiles.
     ("", "doctests", Manner::Threads(2)),
     // They measure their process.

@@ -57,7 +57,7 @@ pub(super) struct MigrateArguments {
     /// Root there [default: zookeeper.root].
     #[arg(long, value_name = "ROOT")]
     root: Option<String>,
-    /// Limit for the stop here and the start there, of each job.
+    /// Limit for each job's stop and start.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
     within: Duration,
     #[command(flatten)]

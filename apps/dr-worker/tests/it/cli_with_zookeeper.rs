@@ -224,20 +224,22 @@ fn a_command_that_no_longer_waits_withdraws_its_request() {
 
 #[test]
 fn a_command_that_is_ended_withdraws_its_request() {
-    // What is frozen must not outlast its session, on a slow machine either: a test of its own.
     let stage = Stage::new("/ended");
     let (east, west) = frozen_east(&stage);
     for (number, signal) in [(0, Signal::SIGINT), (1, Signal::SIGTERM)] {
+        // For one command at a time: what is frozen must not outlast its session, on a slow machine either.
+        east.signal(Signal::SIGSTOP);
         let command = Background::of(stage.command(&[]).args(["switchover", "--wait"]));
         until("the request is made", || state_of_request(&stage, number) == "pending");
         command.signal(signal);
         let ended = command.outcome();
         ended.assert(75, &[&format!("request r-000000000{number} was withdrawn: {signal}")]);
+        east.signal(Signal::SIGCONT);
         assert_eq!(state_of_request(&stage, number), "cancelled");
+        until("east-1 leads on", || leads(&east));
     }
 
     // Awake again, the elector carries out what is asked now, and nothing of all that.
-    east.signal(Signal::SIGCONT);
     let moved = stage.operator(&["switchover", "--wait"]);
     moved.assert(0, &[]);
     assert_eq!(moved.stdout, "west-1 leads orders in term 2\n");

@@ -13,7 +13,7 @@ use std::{
 #[cfg(feature = "tls")]
 use crate::support::pki::{HERE, Pki};
 use crate::support::{
-    LONG, Outcome, Running, set,
+    LONG, Outcome, Running, WRITES_MUCH, set,
     stage::{Stage, leads},
     until,
 };
@@ -282,8 +282,7 @@ fn a_job_that_writes_too_much_loses_lines_which_are_counted() {
 /// A worker whose job writes all the time and whose output goes nowhere still leads, and moves at once.
 #[track_caller]
 fn is_not_held_up(stage: &Stage, output: &str) {
-    let script = "echo first; while :; do echo 0123456789; echo 0123456789 >&2; done";
-    let (worker, lines) = logging(stage, &[&job(script), output]);
+    let (worker, lines) = logging(stage, &[&job(WRITES_MUCH), output]);
     let west = stage.worker("west-1", "west", &[]);
     until("it leads", || leads(&worker));
     until("lines are dropped and counted", || dropped(&worker) > 100.0);
@@ -322,7 +321,11 @@ fn a_file_that_blocks_costs_lines_and_nothing_else() {
 fn what_the_guard_drops_while_the_worker_hangs_is_counted_and_named() {
     let stage = Stage::new("/output-frozen");
     let (progress, line) = (stage.dir.path().join("progress"), "x".repeat(200));
-    let script = format!("while :; do echo {line}; echo >> {}; done", progress.display());
+    let script = format!(
+        "lines=$(yes {line} | head -n 20); \
+         while :; do echo \"$lines\"; printf %20s >> {}; sleep 0.02; done",
+        progress.display()
+    );
     // Longer than the guard holds lines back.
     let (worker, lines) = logging(&stage, &[&job(&script), "zookeeper.session_timeout=10s"]);
     until("it leads", || leads(&worker));
@@ -376,7 +379,7 @@ fn a_line_without_end_takes_no_memory() {
     let path = stage.dir.path().join("orders.log");
     let output =
         format!("job.orders.output={{ kind = \"file\", path = {path:?}, max_size = \"1MiB\", keep = 1 }}");
-    let script = "head -c 60000000 /dev/zero; echo; echo last words >&2; exec sleep 600";
+    let script = "head -c 40000000 /dev/zero; echo; echo last words >&2; exec sleep 600";
     let worker = stage.worker("east-1", "east", &[&job(script), &output]);
     until("all of it was read", || has(&last(&stage, 1000), "stderr", "last words"));
     let status = fs::read_to_string(format!("/proc/{}/status", worker.pid())).expect("it lives");

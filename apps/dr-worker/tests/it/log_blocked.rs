@@ -9,12 +9,13 @@ use std::{
 };
 
 use crate::support::{
-    Running,
+    Running, WRITES_MUCH,
     stage::{Stage, leads},
     until,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 /// Far less than a request that waits for a log takes, and far more than any other.
 const SOON: Duration = Duration::from_secs(3);
@@ -37,11 +38,8 @@ fn a_log_that_no_one_reads_holds_up_nothing() {
     let stage = Stage::new("/blocked");
     let (log, stderr) = std::io::pipe().expect("a pipe");
     let ours = stderr.try_clone().expect("a descriptor");
-    let mut command = stage.worker_command(
-        "east-1",
-        "east",
-        &[r#"job.orders.command=["/bin/sh", "-c", "while :; do echo 0123456789; echo 0123456789 >&2; done"]"#],
-    );
+    let job = format!("job.orders.command={}", json!(["/bin/sh", "-c", WRITES_MUCH]));
+    let mut command = stage.worker_command("east-1", "east", &[&job]);
     command.stdout(stderr.try_clone().expect("a descriptor")).stderr(Stdio::from(stderr));
     let mut log = BufReader::with_capacity(1, log);
     let mut east = Running::start_logging_to(&mut command, &mut log);
@@ -128,7 +126,7 @@ fn what_was_dropped_is_logged_when_there_is_room_again() {
 }
 
 /// The lines of a log up to the one with this message.
-fn lines_until(log: BufReader<PipeReader>, message: &str) -> Vec<serde_json::Value> {
+fn lines_until(log: BufReader<PipeReader>, message: &str) -> Vec<Value> {
     let (sender, lines) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut log = log.into_inner();
@@ -147,7 +145,7 @@ fn lines_until(log: BufReader<PipeReader>, message: &str) -> Vec<serde_json::Val
     let mut found = Vec::new();
     loop {
         let line = lines.recv_timeout(crate::support::LONG).expect("the message comes");
-        let line: serde_json::Value = match serde_json::from_slice(&line) {
+        let line: Value = match serde_json::from_slice(&line) {
             Ok(line) => line,
             // The rest of a line that was read in part.
             Err(_) if found.is_empty() => continue,

@@ -369,6 +369,10 @@ impl Drop for Running {
     }
 }
 
+/// A script that writes ten thousand short lines a second to each stream, and leaves the processor to others in between.
+pub(crate) const WRITES_MUCH: &str = "lines=$(yes 0123456789 | head -n 500); \
+     while :; do echo \"$lines\"; echo \"$lines\" >&2; sleep 0.05; done";
+
 /// Waits until `is` says yes.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {

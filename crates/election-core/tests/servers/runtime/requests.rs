@@ -20,6 +20,9 @@ const LATE: u64 = ELECTIONS / 4;
 
 const TRIES: usize = 5;
 
+/// A thousand elections take their time on a busy machine.
+const SOON: Duration = Duration::from_secs(120);
+
 /// All but the pings, the session's checks of its server, and the deletions, of which no election needs one here: they are
 /// heartbeats.
 const COUNTED: [Op; 8] = [
