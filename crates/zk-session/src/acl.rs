@@ -1,5 +1,8 @@
 //! Access lists of the znodes that a session creates.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use zk_proto::AclEntry as Wire;
 pub use zk_proto::{Acl as AclEntry, Id, permission};
 
@@ -15,7 +18,9 @@ pub struct AccessList {
     pub stat: Stat,
 }
 
-/// The access list of every znode that a session creates: by the create operations, as parents, as held ephemerals.
+/// The access list of every znode that is created with it: by the create operations, as parents, as held ephemerals, as
+/// contenders of a lock. Of a whole session by [`SessionBuilder::acl`](crate::SessionBuilder::acl), of single creations by
+/// [`Session::with_acl`](crate::Session::with_acl).
 ///
 /// A list is given to a znode when it is created. Existing znodes keep theirs, including parents. ZooKeeper inherits
 /// nothing: a client that may not read a parent may still read its children.
@@ -25,7 +30,7 @@ pub struct AccessList {
 /// [`sasl_digest`](crate::SessionBuilder::sasl_digest), the subject of the client certificate of
 /// [`tls`](crate::SessionBuilder::tls) where the servers authenticate by it. Processes that share znodes need the same
 /// credentials.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Acl {
     /// Any client has all permissions.
@@ -36,16 +41,38 @@ pub enum Acl {
     CreatorAll,
     /// The creator has all permissions, any client may read the data and the names of the children.
     CreatorAllWorldRead,
+    /// These entries. The servers refuse an empty list, an unknown scheme, and the scheme `auth` for a session without
+    /// credentials: [`OpError::Invalid`](crate::OpError::Invalid).
+    ///
+    /// ```
+    /// use zk_session::{Acl, AclEntry, Id, permission};
+    ///
+    /// let team = AclEntry { permissions: permission::ALL, id: Id::new("digest", "team:Zk+B2kCpjxXV3I6vS2pQG7A9XAc=") };
+    /// let anyone = AclEntry { permissions: permission::READ, id: Id::new("world", "anyone") };
+    /// let acl = Acl::Entries([team, anyone].into());
+    /// # drop(acl);
+    /// ```
+    Entries(Arc<[AclEntry]>),
 }
 
 impl Acl {
     /// As it is sent.
-    pub(crate) const fn entries(self) -> &'static [Wire<'static>] {
+    pub(crate) fn entries(&self) -> Cow<'static, [Wire<'static>]> {
         const CREATOR: Wire<'static> = Wire::new(permission::ALL, "auth", "");
-        match self {
+        Cow::Borrowed(match self {
             Self::Open => const { &[Wire::new(permission::ALL, "world", "anyone")] },
             Self::CreatorAll => const { &[CREATOR] },
             Self::CreatorAllWorldRead => const { &[CREATOR, Wire::new(permission::READ, "world", "anyone")] },
-        }
+            Self::Entries(entries) => return entries.iter().cloned().map(owned).collect(),
+        })
     }
+
+    /// Whether it gives something to the creator, whom the servers have to know.
+    pub(crate) fn names_creator(&self) -> bool {
+        self.entries().iter().any(|entry| entry.scheme.as_deref() == Some("auth"))
+    }
+}
+
+fn owned(AclEntry { permissions, id: Id { scheme, id } }: AclEntry) -> Wire<'static> {
+    Wire { permissions, scheme: Some(scheme.into()), id: Some(id.into()) }
 }

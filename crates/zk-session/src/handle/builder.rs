@@ -163,6 +163,7 @@ impl SessionBuilder {
     }
 
     /// The access list of everything that the session creates: [`Acl::Open`] by default.
+    /// [`Session::with_acl`](crate::Session::with_acl) gives another one to single znodes.
     pub fn acl(mut self, acl: Acl) -> Self {
         self.settings.acl = acl;
         self

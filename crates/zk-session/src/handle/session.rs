@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tracing::Instrument as _;
 use zk_proto::{Purpose, Ticket, WatchMode};
 
-use crate::acl::{AccessList, AclEntry, Id};
+use crate::acl::{AccessList, Acl, AclEntry, Id};
 use crate::driver::close::CloseOutcome;
 use crate::error::{Closed, ConnectError, OpError};
 use crate::handle::builder::SessionBuilder;
@@ -21,9 +21,11 @@ use crate::path::check;
 use crate::servers::hosts::{ConnectString, parse_preferred};
 use crate::session::establish::establish;
 use crate::session::incarnation::{Bound, Incarnation, SessionPin};
+use crate::session::scope::Scope;
 use crate::session::shared::{CLOSE_WITHIN, Closing, LastHandle, Shared};
 use crate::session::state::{Machine, SessionState};
 use crate::session::supervisor;
+use crate::session::view::View;
 use crate::time::{BootTime, within};
 use crate::watch::held::HeldEphemeral;
 use crate::watch::lasting::ChangeWatch;
@@ -50,11 +52,12 @@ impl SessionBuilder {
         let first = establishing.instrument(shared.span.clone()).await?;
         // Before the next await: if this future is dropped from here on, the session is closed with its last handle.
         let last_handle = Arc::new(LastHandle(Arc::clone(&shared)));
-        let session = Session { _last_handle: last_handle, bound: Bound::Default, shared };
-        let supervised = supervisor::run(Arc::clone(&session.shared), first);
-        session.shared.tasks.spawn(supervised.instrument(session.shared.span.clone()));
+        let view = View::new(&shared);
+        let session = Session { _last_handle: last_handle, bound: Bound::Default, view };
+        let supervised = supervisor::run(Arc::clone(&shared), first);
+        shared.tasks.spawn(supervised.instrument(shared.span.clone()));
         // The supervisor's first act. If the session ends at this moment, the supervisor makes the next one.
-        let _ = within(deadline, session.shared.active()).await;
+        let _ = within(deadline, shared.active()).await;
         Ok(session)
     }
 }
@@ -65,7 +68,7 @@ impl SessionBuilder {
 /// present session. Use an [`Incarnation`] if several operations must happen on the same session or not at all.
 #[derive(Clone, Debug)]
 pub struct Session {
-    shared: Arc<Shared>,
+    view: View,
     bound: Bound,
     _last_handle: Arc<LastHandle>,
 }
@@ -102,19 +105,68 @@ impl Session {
         Self { bound: Bound::Within(timeout), ..self.clone() }
     }
 
+    /// A handle of the same session with another access list for everything that is created on it: by its operations, as
+    /// parents, as held ephemerals, and by locks made of it.
+    ///
+    /// ```no_run
+    /// # use zk_session::{Acl, CreateMode, OpError, Session};
+    /// # async fn run(session: Session) -> Result<(), OpError> {
+    /// session.with_acl(&Acl::CreatorAll).create("/app/secret", "1234", CreateMode::Persistent).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Nothing is checked here. An access list that the servers do not accept, as one for the creator is without credentials,
+    /// fails the create with [`OpError::Invalid`].
+    #[must_use]
+    pub fn with_acl(&self, acl: &Acl) -> Self {
+        self.scoped(self.view.scope.with_acl(acl))
+    }
+
+    /// A handle of the same session that sees what is below `path` and nothing else, as if that were the chroot of its
+    /// connect string: for a library that is to keep to a part of the znodes, for example. `path` is one of this handle, so
+    /// chroots add up; `/` changes nothing. The znode need not exist.
+    ///
+    /// ```no_run
+    /// # use zk_session::{CreateMode, Lock, OpError, Session};
+    /// # async fn run(session: Session) -> Result<(), OpError> {
+    /// let orders = session.chroot("/apps/orders")?;
+    /// orders.create("/config", "{}", CreateMode::Persistent).await?; // the znode /apps/orders/config
+    /// let lock = Lock::new(&orders, "/locks/report");
+    /// # drop(lock);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It holds for all that is done with the handle: operations, watches, held ephemerals, locks, the [`Incarnation`]s and
+    /// pins that it returns; paths in their results, events and errors are without the chroot. State, lease, ticket and
+    /// servers are those of the one session, and [`close`](Self::close) closes it for all handles.
+    ///
+    /// # Errors
+    /// [`OpError::Invalid`] if `path` is not a valid path.
+    pub fn chroot(&self, path: &str) -> Result<Self, OpError> {
+        check(path)?;
+        Ok(self.scoped(self.view.scope.below(path)))
+    }
+
+    fn scoped(&self, scope: Scope) -> Self {
+        let view = View { scope: Arc::new(scope), ..self.view.clone() };
+        Self { view, ..self.clone() }
+    }
+
     /// The present state.
     pub fn state(&self) -> SessionState {
-        self.shared.live.state()
+        self.view.shared.live.state()
     }
 
     /// The state and its changes. A slow receiver may miss states between, but never the latest.
     pub fn subscribe(&self) -> watch::Receiver<SessionState> {
-        self.shared.live.states()
+        self.view.shared.live.states()
     }
 
     /// The present session, active or paused; `None` between sessions.
     pub fn incarnation(&self) -> Option<Incarnation> {
-        self.shared.living()
+        self.view.living()
     }
 
     /// Waits until the session is active: for as long as no server answers, or the servers refuse the credentials. Only that
@@ -126,31 +178,31 @@ impl Session {
     /// # Errors
     /// [`Closed`].
     pub async fn active(&self) -> Result<Incarnation, Closed> {
-        self.shared.active().await
+        self.view.active().await
     }
 
     /// Pins the present session: while the pin exists, no new session is made after that one has ended. `None` between
     /// sessions.
     pub fn pin(&self) -> Option<SessionPin> {
         // First the pin, then the look at the session: its end is published before its pins are counted.
-        let pin = SessionPin::new(&self.shared.living()?.inner);
+        let pin = SessionPin::new(self.view.living()?);
         (!pin.incarnation().is_over()).then_some(pin)
     }
 
     /// Keeps a lease: makes this session and the following ones send quorum heartbeats as long as the keeper or a clone of
     /// it exists.
     pub fn keep_lease(&self) -> LeaseKeeper {
-        LeaseKeeper::new(&self.shared)
+        LeaseKeeper::new(&self.view.shared)
     }
 
     /// A znode's data and its changes, across reconnects and new sessions.
     pub fn watch_data(&self, path: impl Into<Arc<str>>) -> DataWatch {
-        DataWatch::of_values(Arc::clone(&self.shared), path.into())
+        DataWatch::of_values(self.view.clone(), path.into())
     }
 
     /// The names of a znode's children and their changes, across reconnects and new sessions.
     pub fn watch_children(&self, path: impl Into<Arc<str>>) -> ChildrenWatch {
-        ChildrenWatch::of_values(Arc::clone(&self.shared), path.into())
+        ChildrenWatch::of_values(self.view.clone(), path.into())
     }
 
     /// Creates an ephemeral znode with its parents, and again in each new session, until it is released or dropped.
@@ -164,22 +216,22 @@ impl Session {
     ) -> Result<HeldEphemeral, OpError> {
         let path = path.into();
         check(&path)?;
-        Ok(HeldEphemeral::new(&self.shared, path, data.into()))
+        Ok(HeldEphemeral::new(self.view.clone(), path, data.into()))
     }
 
     /// Does this on the runtime of the session, until it is closed.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.shared.spawn(task);
+        self.view.shared.spawn(task);
     }
 
     /// Each change of a znode and its children, across reconnects and new sessions.
     pub fn watch_each(&self, path: impl Into<Arc<str>>) -> ChangeWatch {
-        ChangeWatch::lasting(Arc::clone(&self.shared), path.into(), WatchMode::Persistent)
+        ChangeWatch::lasting(self.view.clone(), path.into(), WatchMode::Persistent)
     }
 
     /// Each change of a znode and of everything below it, across reconnects and new sessions.
     pub fn watch_tree(&self, path: impl Into<Arc<str>>) -> ChangeWatch {
-        ChangeWatch::lasting(Arc::clone(&self.shared), path.into(), WatchMode::Recursive)
+        ChangeWatch::lasting(self.view.clone(), path.into(), WatchMode::Recursive)
     }
 
     /// Replaces the servers, as `host:port,host:port`. The chroot stays. A session whose server is no longer in the list
@@ -189,12 +241,12 @@ impl Session {
     /// [`ConnectError::InvalidConnectString`], also for another chroot.
     pub fn set_servers(&self, connect: &str) -> Result<(), ConnectError> {
         let given = ConnectString::parse(connect)?;
-        if !given.chroot.is_empty() && given.chroot != self.shared.chroot {
+        if !given.chroot.is_empty() && given.chroot != self.view.shared.scope.root() {
             let reason = "the chroot of a session can't be changed: leave it out".to_owned();
             return Err(ConnectError::InvalidConnectString { connect: connect.to_owned(), reason });
         }
-        self.shared.resolver.set_servers(given.servers);
-        if let Some(living) = self.shared.living() {
+        self.view.shared.resolver.set_servers(given.servers);
+        if let Some(living) = self.view.shared.living() {
             living.inner.driver.servers_changed();
         }
         Ok(())
@@ -210,7 +262,7 @@ impl Session {
     /// [`ConnectError::InvalidSetting`] if it is no list of servers. One that is not in the connect string has no effect.
     pub fn prefer(&self, servers: &str) -> Result<(), ConnectError> {
         let preferred = parse_preferred(servers)?;
-        self.shared.change_preference(|preference| preference.preferred = preferred);
+        self.view.shared.change_preference(|preference| preference.preferred = preferred);
         Ok(())
     }
 
@@ -221,7 +273,7 @@ impl Session {
         let mut avoided: Vec<IpAddr> = hosts.into_iter().map(|ip| ip.to_canonical()).collect();
         avoided.sort_unstable();
         avoided.dedup();
-        self.shared.change_preference(|preference| preference.avoided = avoided);
+        self.view.shared.change_preference(|preference| preference.avoided = avoided);
     }
 
     /// Cuts the session off until then, as if its host had lost its network: the connection is dropped without closing the
@@ -232,8 +284,8 @@ impl Session {
     /// The servers expire the session if that lasts for longer than its timeout.
     #[cfg(feature = "drill")]
     pub fn isolate_until(&self, until: BootTime) {
-        self.shared.resolver.isolate(until);
-        if let Some(living) = self.shared.living() {
+        self.view.shared.resolver.isolate(until);
+        if let Some(living) = self.view.shared.living() {
             // It looks at its connection.
             living.inner.driver.servers_changed();
         }
@@ -249,10 +301,10 @@ impl Session {
     /// Once begun, the handover continues. If the future is dropped before it has returned, the session expires unless
     /// [`Incarnation::ticket`] was taken before.
     pub async fn hand_over(self) -> Option<Ticket> {
-        let living = self.shared.living();
+        let living = self.view.shared.living();
         let by = BootTime::now() + CLOSE_WITHIN;
-        self.shared.begin_closing(Closing { by, hands_over: true });
-        within(by, self.shared.tasks.wait()).await;
+        self.view.shared.begin_closing(Closing { by, hands_over: true });
+        within(by, self.view.shared.tasks.wait()).await;
         living.map(|living| living.ticket())
     }
 
@@ -264,14 +316,14 @@ impl Session {
     /// Cancel safe: once begun, closing continues.
     pub async fn close(&self, within_time: Duration) -> CloseOutcome {
         let by = BootTime::now() + within_time;
-        self.shared.begin_closing(Closing { by, hands_over: false });
+        self.view.shared.begin_closing(Closing { by, hands_over: false });
         let closed = async {
-            self.shared.tasks.wait().await;
-            self.shared.live.wait_for(Machine::outcome).await
+            self.view.shared.tasks.wait().await;
+            self.view.shared.live.wait_for(Machine::outcome).await
         };
         match within(by, closed).await {
             Some(outcome) => outcome,
-            None => self.shared.live.ask(Machine::outcome).unwrap_or(CloseOutcome::Unknown),
+            None => self.view.shared.live.ask(Machine::outcome).unwrap_or(CloseOutcome::Unknown),
         }
     }
 }
@@ -281,7 +333,7 @@ impl Session {
 impl Session {
     /// The session for an operation.
     async fn on(&self, op: &'static str, path: &str) -> Result<Incarnation, OpError> {
-        self.shared.current(op, path, self.bound).await
+        self.view.current(op, path, self.bound).await
     }
 
     /// Reads a znode, `None` if there is none. The server that answers may lag behind the others; after a
@@ -321,7 +373,8 @@ impl Session {
         self.on("children", path).await?.children(path).await
     }
 
-    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`]). Its parent must exist.
+    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`]) or of this handle
+    /// ([`with_acl`](Self::with_acl)). Its parent must exist.
     ///
     /// # Errors
     /// [`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`].

@@ -172,8 +172,8 @@ impl Incarnation {
         let take = |reply| of_kind!(reply, Reply::Names(paths) => paths);
         let mut paths = self.ask("ephemerals", prefix, request, take).await?;
         paths.sort_unstable();
-        // The servers compare prefixes of paths, so some may be outside of the chroot.
-        Ok(paths.iter().filter_map(|absolute| self.inner.below_root(absolute)).collect())
+        // The servers compare prefixes of paths, so some may be outside of the root.
+        Ok(paths.iter().filter_map(|absolute| self.scope.below_root(absolute)).collect())
     }
 
     /// How many znodes there are below one, at any depth (servers from 3.6 on).
@@ -221,7 +221,7 @@ impl Incarnation {
             let Some(first) = reads.first() else { return Ok(Vec::new()) };
             reads.iter().try_for_each(|read| check(read.path()))?;
             let parts = reads.iter().map(|read| {
-                let absolute = self.inner.absolute(read.path()).into();
+                let absolute = self.scope.absolute(read.path()).into();
                 match read {
                     ReadOp::Get { .. } => Request::GetData { path: absolute, watch: false },
                     ReadOp::Children { .. } => {

@@ -14,6 +14,7 @@ use crate::node::{Children, Node, Stat};
 use crate::path;
 use crate::session::armed::Armed;
 use crate::session::incarnation::{Incarnation, Inner, PLACES};
+use crate::session::scope::Scope;
 use crate::session::state::Event;
 use crate::time::{BootTime, sleep_until};
 
@@ -53,6 +54,7 @@ impl<T> Write<T> {
 
 pub(crate) struct Attempts<'a> {
     inner: &'a Arc<Inner>,
+    scope: &'a Scope,
     path: &'a str,
     started: BootTime,
     deadline: BootTime,
@@ -69,7 +71,7 @@ impl Incarnation {
     /// An operation on a path, and the path as the server knows it.
     pub(crate) fn begin<'a>(&'a self, path: &'a str) -> Result<(String, Attempts<'a>), OpError> {
         path::check(path)?;
-        Ok((self.inner.absolute(path), self.attempts(path)))
+        Ok((self.scope.absolute(path), self.attempts(path)))
     }
 
     /// An operation that names `path` in its errors.
@@ -77,6 +79,7 @@ impl Incarnation {
         let started = BootTime::now();
         Attempts {
             inner: &self.inner,
+            scope: &self.scope,
             path,
             started,
             deadline: self.bound.deadline(started, &self.inner.settings),
@@ -200,7 +203,7 @@ impl Attempts<'_> {
             return self.changed(format!("the server now answers: {code}"));
         }
         if let ErrorCode::NO_NODE | ErrorCode::NODE_EXISTS | ErrorCode::BAD_VERSION = code {
-            self.inner.reliance.refused(&path);
+            self.inner.reliance.refused(&self.scope.absolute(&path));
         }
         match code {
             ErrorCode::NO_NODE => OpError::NoNode { path },

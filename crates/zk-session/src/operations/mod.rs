@@ -66,8 +66,8 @@ impl Incarnation {
         .await
     }
 
-    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`](crate::SessionBuilder::acl)). Its
-    /// parent must exist.
+    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`](crate::SessionBuilder::acl)) or of this
+    /// handle ([`with_acl`](Self::with_acl)). Its parent must exist.
     ///
     /// After a lost answer, a new ephemeral that this session owns counts as the one created here; a new persistent znode
     /// counts if it has the same data and was never changed, so put something unique into the data if the creator matters.
@@ -129,7 +129,7 @@ impl Incarnation {
         self.observe("create_sequential", || async move {
             // A number is appended, so a prefix may end with a slash.
             check(&format!("{prefix}0"))?;
-            let absolute = self.inner.absolute(prefix);
+            let absolute = self.scope.absolute(prefix);
             let mut attempts = self.attempts(prefix);
             let invalid =
                 |reason: &str| OpError::Invalid { path: prefix.to_owned(), reason: reason.to_owned() };
@@ -317,7 +317,7 @@ impl Incarnation {
     }
 
     pub(crate) fn to_create<'a>(&self, absolute: &'a str, data: &'a [u8], mode: CreateMode) -> Create<'a> {
-        Create::new(absolute, data, self.inner.settings.acl.entries(), mode)
+        Create::new(absolute, data, self.scope.entries(), mode)
     }
 
     fn created(&self, attempts: &Attempts<'_>, reply: Reply, mode: CreateMode) -> Result<Created, OpError> {
@@ -330,7 +330,7 @@ impl Incarnation {
                 stat.ephemeral_owner
             )));
         }
-        Ok(Created { path: self.inner.relative(&absolute), stat })
+        Ok(Created { path: self.scope.relative(&absolute), stat })
     }
 
     pub(crate) fn is_mine(&self, stat: &Stat, mode: CreateMode) -> bool {
@@ -348,7 +348,7 @@ impl Incarnation {
         data: &[u8],
         mode: CreateMode,
     ) -> Result<Created, OpError> {
-        let absolute = self.inner.absolute(path);
+        let absolute = self.scope.absolute(path);
         let in_doubt = attempts.in_doubt;
         let exists = |owner| OpError::NodeExists { path: path.to_owned(), owner };
         let Node { data: found, stat } = match attempts.get(&absolute).await {
@@ -357,7 +357,7 @@ impl Incarnation {
             Err(error) if in_doubt => return Err(error),
             // It certainly exists; its owner is not known.
             Ok(None) | Err(_) => {
-                self.inner.reliance.refused(path);
+                self.inner.reliance.refused(&absolute);
                 return Err(exists(None));
             }
         };
@@ -402,7 +402,7 @@ impl Incarnation {
                 Recovery::Data => found == data,
             };
             if matches && self.is_mine(&stat, mode) && !attempts.is_older(&stat) {
-                return Ok(Some(Created { path: self.inner.relative(&absolute), stat }));
+                return Ok(Some(Created { path: self.scope.relative(&absolute), stat }));
             }
         }
         Ok(None)

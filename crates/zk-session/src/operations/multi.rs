@@ -21,7 +21,7 @@ pub enum MultiOp {
         /// `None`: any.
         version: Option<i32>,
     },
-    /// Creates a znode with the access list of the session.
+    /// Creates a znode with the access list of the handle on which the group is done.
     Create {
         /// Of the znode.
         path: String,
@@ -143,7 +143,7 @@ impl Incarnation {
         for op in ops {
             check(op.path())?;
         }
-        let paths: Vec<String> = ops.iter().map(|op| self.inner.absolute(op.path())).collect();
+        let paths: Vec<String> = ops.iter().map(|op| self.scope.absolute(op.path())).collect();
         let parts = ops.iter().zip(&paths).map(|(op, path)| self.part(op, path));
         let request = Request::Multi(parts.collect());
         // Errors that concern no single operation name the first.
@@ -152,11 +152,11 @@ impl Incarnation {
             match attempts.write(&request).await? {
                 Write::Done(Reply::Multi(replies)) if replies.len() == ops.len() => {
                     let mut results = Vec::with_capacity(replies.len());
-                    for ((op, reply), meant) in replies.into_iter().zip(ops) {
+                    for (((op, reply), meant), absolute) in replies.into_iter().zip(ops).zip(&paths) {
                         match reply {
                             Ok(reply) => {
-                                if let MultiOp::Create { path, mode: CreateMode::Ephemeral, .. } = meant {
-                                    self.inner.reliance.created(path, attempts.seen);
+                                if let MultiOp::Create { mode: CreateMode::Ephemeral, .. } = meant {
+                                    self.inner.reliance.created(absolute, attempts.seen);
                                 }
                                 results.push(result(&attempts, op, reply)?);
                             }
@@ -208,7 +208,7 @@ impl Incarnation {
                 results.push(MultiResult::Checked);
                 continue;
             }
-            let absolute = self.inner.absolute(op.path());
+            let absolute = self.scope.absolute(op.path());
             let found = attempts.get(&absolute).await?;
             let sign = match (op, &found) {
                 _ if !is_alone(ops, at) => None,

@@ -1,7 +1,5 @@
 //! Deleting a znode with everything below it.
 
-use std::sync::Arc;
-
 use zk_proto::{ErrorCode, Request};
 
 use crate::error::{OpError, UnknownCause};
@@ -48,8 +46,7 @@ impl Incarnation {
                 return Err(OpError::Invalid { path: path.to_owned(), reason });
             }
             let mut deleted = 0;
-            let bounded =
-                Self { inner: Arc::clone(&self.inner), bound: self.bound.of_steps(BootTime::now()) };
+            let bounded = Self { bound: self.bound.of_steps(BootTime::now()), ..self.clone() };
             bounded.delete_tree(path, &mut deleted).await.map_err(|error| match deleted {
                 0 => error,
                 _ => OpError::Unknown {
@@ -62,7 +59,7 @@ impl Incarnation {
     }
 
     async fn delete_tree(&self, path: &str, deleted: &mut u64) -> Result<(), OpError> {
-        let root = self.inner.absolute(path);
+        let root = self.scope.absolute(path);
         // The server of the connection may lag behind the others, and not have the tree yet, or only an earlier one.
         self.attempts(path).barrier().await?;
         let Some(meant) = self.life_of(path, &root).await? else {
@@ -80,10 +77,10 @@ impl Incarnation {
                 Step::Gone => drop(ahead.pop()),
                 Step::TreeGone => return Ok(()),
                 Step::HasChildren if rounds_so_far >= ROUNDS => {
-                    return Err(OpError::NotEmpty { path: self.inner.relative(&at) });
+                    return Err(OpError::NotEmpty { path: self.scope.relative(&at) });
                 }
                 Step::HasChildren => {
-                    let path = self.inner.relative(&at);
+                    let path = self.scope.relative(&at);
                     let children = self.attempts(&path).children(&at).await?.unwrap_or_default();
                     ahead.extend(children.names.iter().map(|name| (join(&at, name), 0)));
                 }
@@ -93,7 +90,7 @@ impl Incarnation {
     }
 
     async fn delete_one(&self, at: &str, root: &str, meant: i64, deleted: &mut u64) -> Result<Step, OpError> {
-        let path = self.inner.relative(at);
+        let path = self.scope.relative(at);
         let mut attempts = self.attempts(&path);
         let delete = Request::Delete { path: at.into(), version: -1 };
         loop {

@@ -153,7 +153,7 @@ impl Audit<'_> {
         let (Some(server), attached) = (driver.server(), driver.attached()) else { return Ok(None) };
         let mut found = None;
         for (path, after) in suspects.replaced {
-            let shown = self.exists(&self.inner.absolute(&path)).await?;
+            let shown = self.exists(&path).await?;
             if found.is_none() && shown.is_some_and(|shown| shown.czxid <= after) {
                 found = Some((path, CHANGED));
             }
@@ -179,7 +179,7 @@ impl Audit<'_> {
             let before = self.inner.driver.ticket().last_zxid;
             let Some((at, code)) = self.check(&shown).await? else { return Ok(None) };
             let Some(suspect) = shown.remove(at) else { return Ok(None) };
-            let now = self.exists(&self.inner.absolute(&suspect.path)).await?;
+            let now = self.exists(&suspect.path).await?;
             // As it was before the check, which the server has carried out: nothing has changed it since.
             let is_same = now.is_some_and(|now| now.version == suspect.version && now.mzxid <= before);
             if is_same {
@@ -192,10 +192,9 @@ impl Audit<'_> {
 
     /// A path at which operations were refused.
     async fn of_refused(&self, path: String) -> DriverResult<Option<(String, Kind)>> {
-        let absolute = self.inner.absolute(&path);
-        let parent = zk_proto::ancestors(&absolute).next().unwrap_or("/");
+        let parent = zk_proto::ancestors(&path).next().unwrap_or("/");
         let Some(above) = self.exists(parent).await? else { return Ok(None) };
-        let shown = self.exists(&absolute).await?;
+        let shown = self.exists(&path).await?;
         let version = shown.map_or(-1, |stat| stat.version);
         let one = VecDeque::from([Shown { path: path.as_str().into(), version }]);
         if shown.is_some() {
@@ -204,16 +203,15 @@ impl Audit<'_> {
         if self.check(&one).await?.is_some() {
             return Ok(None);
         }
-        let still = self.exists(&absolute).await?.is_none();
+        let still = self.exists(&path).await?.is_none();
         let unchanged = self.exists(parent).await?.is_some_and(|now| now.pzxid == above.pzxid);
         Ok((still && unchanged).then_some((path, MISSING)))
     }
 
     /// Which of them the quorum does not have in that version, and why.
     async fn check(&self, shown: &VecDeque<Shown>) -> DriverResult<Option<(usize, ErrorCode)>> {
-        let paths: Vec<String> = shown.iter().map(|shown| self.inner.absolute(&shown.path)).collect();
-        let checks = paths.iter().zip(shown);
-        let checks = checks.map(|(path, shown)| Request::Check { path: path.into(), version: shown.version });
+        let checks =
+            shown.iter().map(|shown| Request::Check { path: (&*shown.path).into(), version: shown.version });
         let reply = self.send(&Request::Multi(checks.collect())).await?;
         let Reply::Multi(parts) = reply else {
             return Err(DriverError::Invalid(format!("{reply:?}")));

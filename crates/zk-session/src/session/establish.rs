@@ -116,8 +116,9 @@ async fn attempt(
         }
         (contact, alive)
     };
-    let (live, settings, chroot) = (&shared.live, &shared.settings, shared.chroot.clone());
-    let incarnation = Incarnation::new(epoch, Arc::clone(live), driver, Arc::clone(settings), chroot);
+    let (live, settings, scope) =
+        (Arc::clone(&shared.live), Arc::clone(&shared.settings), Arc::clone(&shared.scope));
+    let incarnation = Incarnation::new(epoch, live, driver, settings, scope);
     Ok(Made { incarnation, events, contact, alive, is_resumed: !is_new })
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use zk_proto::{Ticket, WatchId};
 
+use crate::acl::Acl;
 use crate::driver::Driver;
 use crate::error::NoLease;
 use crate::lease::LeaseTiming;
@@ -18,6 +19,7 @@ use crate::node::{Epoch, SessionId};
 use crate::session::holder::Holder;
 use crate::session::live::Live;
 use crate::session::reliance::{Reliance, Shown};
+use crate::session::scope::Scope;
 use crate::session::state::{Event, Machine};
 use crate::session::waiters::Waiters;
 use crate::settings::Settings;
@@ -41,6 +43,7 @@ pub(crate) const PLACES: usize = 512;
 pub struct Incarnation {
     pub(crate) inner: Arc<Inner>,
     pub(crate) bound: Bound,
+    pub(crate) scope: Arc<Scope>,
 }
 
 /// By when the operations of a handle must have ended.
@@ -78,8 +81,6 @@ pub(crate) struct Inner {
     session_id: SessionId,
     timing: LeaseTiming,
     pub(crate) driver: Arc<dyn Driver>,
-    /// Put before each path that is sent.
-    chroot: String,
     pub(crate) settings: Arc<Settings>,
     /// Whether it lives, and whether requests may be sent.
     pub(crate) live: Arc<Live>,
@@ -98,7 +99,7 @@ impl Incarnation {
         live: Arc<Live>,
         driver: Arc<dyn Driver>,
         settings: Arc<Settings>,
-        chroot: String,
+        scope: Arc<Scope>,
     ) -> Self {
         let ticket = driver.ticket();
         let inner = Inner {
@@ -107,7 +108,6 @@ impl Incarnation {
             timing: LeaseTiming { session_timeout: ticket.timeout, tick_time: settings.tick_time },
             driver,
             settings,
-            chroot,
             live,
             pins: watch::Sender::new(0),
             places: Arc::new(Semaphore::new(PLACES)),
@@ -115,7 +115,7 @@ impl Incarnation {
             next_watch: AtomicU64::new(1),
             reliance: Reliance::default(),
         };
-        Self { inner: Arc::new(inner), bound: Bound::Default }
+        Self { inner: Arc::new(inner), bound: Bound::Default, scope }
     }
 
     /// The same session, with another timeout for each operation that is called on the returned handle. By default it is
@@ -128,7 +128,14 @@ impl Incarnation {
     /// operation fails with [`OpError::Unavailable`](crate::OpError::Unavailable), without effect.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self { inner: Arc::clone(&self.inner), bound: Bound::Within(timeout) }
+        Self { bound: Bound::Within(timeout), ..self.clone() }
+    }
+
+    /// The same session, with another access list for everything that is created on the returned handle: see
+    /// [`Session::with_acl`](crate::Session::with_acl).
+    #[must_use]
+    pub fn with_acl(&self, acl: &Acl) -> Self {
+        Self { scope: Arc::new(self.scope.with_acl(acl)), ..self.clone() }
     }
 
     /// Its number among the sessions of this process.
@@ -180,7 +187,9 @@ impl Incarnation {
     pub fn rely_on(&self, path: &str, owner: SessionId, version: i32) -> Option<ReliedOn> {
         let id = self.inner.next_watch();
         let inner = Arc::clone(&self.inner);
-        self.inner.rely(id, &path.into(), owner, version).then_some(ReliedOn { id, inner })
+        self.inner
+            .rely(id, || self.scope.absolute(path).into(), owner, version)
+            .then_some(ReliedOn { id, inner })
     }
 
     /// Whether it has ended, by the server's answer or by the local clock. Once true it stays true.
@@ -206,30 +215,6 @@ impl PartialEq for Incarnation {
 impl Eq for Incarnation {}
 
 impl Inner {
-    /// The path as the server knows it.
-    pub(crate) fn absolute(&self, path: &str) -> String {
-        match (self.chroot.as_str(), path) {
-            ("", path) => path.to_owned(),
-            (chroot, "/") => chroot.to_owned(),
-            (chroot, path) => format!("{chroot}{path}"),
-        }
-    }
-
-    /// The path as the caller knows it.
-    pub(crate) fn relative(&self, absolute: &str) -> String {
-        self.below_root(absolute).unwrap_or_else(|| absolute.to_owned())
-    }
-
-    /// The path as the caller knows it; `None` if it is not below the chroot.
-    pub(crate) fn below_root(&self, absolute: &str) -> Option<String> {
-        match absolute.strip_prefix(self.chroot.as_str())? {
-            "" => Some("/".to_owned()),
-            // Another znode's name may have the chroot as its prefix.
-            path if path.starts_with('/') => Some(path.to_owned()),
-            _ => None,
-        }
-    }
-
     /// Whether it has ended, by what has happened so far.
     pub(crate) fn has_ended(&self) -> bool {
         self.live.has_ended(self.epoch)
@@ -293,10 +278,16 @@ impl Inner {
     }
 
     /// Something waits until this znode changes, under this number. Returns whether it is another session's ephemeral.
-    pub(crate) fn rely(&self, id: WatchId, path: &Arc<str>, owner: SessionId, version: i32) -> bool {
+    pub(crate) fn rely(
+        &self,
+        id: WatchId,
+        absolute: impl FnOnce() -> Arc<str>,
+        owner: SessionId,
+        version: i32,
+    ) -> bool {
         let is_foreign = owner.0 != 0 && owner != self.session_id;
         if is_foreign {
-            self.reliance.begin(id, Shown { path: Arc::clone(path), version });
+            self.reliance.begin(id, Shown { path: absolute(), version });
         }
         is_foreign
     }
@@ -332,22 +323,23 @@ impl Drop for ReliedOn {
 /// one. Hold the pin until the work under the session has certainly stopped, then drop it.
 #[derive(Clone, Debug)]
 pub struct SessionPin {
-    inner: Arc<Inner>,
+    incarnation: Incarnation,
     _holder: Holder,
 }
 
 impl SessionPin {
-    pub(crate) fn new(inner: &Arc<Inner>) -> Self {
-        Self { inner: Arc::clone(inner), _holder: Holder::new(&inner.pins) }
+    pub(crate) fn new(incarnation: Incarnation) -> Self {
+        let _holder = Holder::new(&incarnation.inner.pins);
+        Self { incarnation, _holder }
     }
 
     /// The epoch of the pinned session.
     pub fn epoch(&self) -> Epoch {
-        self.inner.epoch
+        self.incarnation.epoch()
     }
 
     /// The pinned session.
     pub fn incarnation(&self) -> Incarnation {
-        Incarnation { inner: Arc::clone(&self.inner), bound: Bound::Default }
+        self.incarnation.clone()
     }
 }

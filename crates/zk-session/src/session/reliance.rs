@@ -12,7 +12,7 @@ const MOST_REFUSED: usize = 64;
 /// More are not remembered as created.
 const MOST_CREATED: usize = 256;
 
-/// A znode, as the server of the connection has shown it.
+/// A znode, as the server of the connection has shown it. Here and below, paths are those of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) path: Arc<str>,

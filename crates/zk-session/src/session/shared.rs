@@ -17,6 +17,7 @@ use crate::servers::preference::Preference;
 use crate::servers::resolve::Resolver;
 use crate::session::incarnation::{Bound, Incarnation};
 use crate::session::live::Live;
+use crate::session::scope::Scope;
 use crate::session::state::{Event, Machine, SessionState};
 use crate::settings::Settings;
 use crate::time::{BootTime, sleep_until, within};
@@ -27,8 +28,8 @@ pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) struct Shared {
     /// Validated.
     pub(crate) settings: Arc<Settings>,
-    /// Of the connect string.
-    pub(crate) chroot: String,
+    /// By the connect string and the settings.
+    pub(crate) scope: Arc<Scope>,
     /// Of the session's logs.
     pub(crate) span: Span,
     pub(crate) resolver: Arc<Resolver>,
@@ -66,7 +67,7 @@ impl Shared {
         Ok(Self {
             span: settings.instruments.span(),
             resolver: Arc::new(Resolver::new(&connect.servers, preference)),
-            chroot: connect.chroot,
+            scope: Arc::new(Scope::new(connect.chroot, &settings.acl)),
             live: Arc::new(Live::new(settings.instruments.clone())),
             settings: Arc::new(settings),
             latest: Mutex::default(),
@@ -129,7 +130,7 @@ impl Shared {
     ) -> Result<Incarnation, OpError> {
         // Usually there is one, and no wait is needed.
         if let Some(ready) = self.living().filter(|living| living.inner.is_open()) {
-            return Ok(Incarnation { inner: ready.inner, bound });
+            return Ok(Incarnation { bound, ..ready });
         }
         let started = BootTime::now();
         let found = self.find(path, bound.deadline(started, &self.settings)).await;
@@ -137,7 +138,7 @@ impl Shared {
             self.settings.instruments.request(op, error.outcome(), BootTime::now().duration_since(started));
         }
         // A timeout of the caller's covers this wait, too.
-        found.map(|found| Incarnation { inner: found.inner, bound: bound.of_steps(started) })
+        found.map(|found| Incarnation { bound: bound.of_steps(started), ..found })
     }
 
     async fn find(&self, path: &str, deadline: BootTime) -> Result<Incarnation, OpError> {

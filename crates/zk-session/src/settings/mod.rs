@@ -199,7 +199,7 @@ impl Settings {
             _ => {}
         }
         let has_certificate = self.tls.as_ref().is_some_and(|tls| tls.cert_file.is_some());
-        if self.acl != Acl::Open && self.auth.is_empty() && self.sasl.is_none() && !has_certificate {
+        if self.acl.names_creator() && self.auth.is_empty() && self.sasl.is_none() && !has_certificate {
             return invalid(format!(
                 "acl is {:?}, and the session has no credentials to identify the creator: add some, for example by auth",
                 self.acl
@@ -226,6 +226,7 @@ const MAX_REQUEST: usize = 1 << 30;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acl::{AclEntry, Id, permission};
 
     #[test]
     fn driver_names_go_both_ways() {
@@ -278,7 +279,8 @@ mod tests {
 
     #[test]
     fn an_access_list_for_the_creator_needs_to_know_who_that_is() {
-        for acl in [Acl::CreatorAll, Acl::CreatorAllWorldRead] {
+        let auth = AclEntry { permissions: permission::READ, id: Id::new("auth", "") };
+        for acl in [Acl::CreatorAll, Acl::CreatorAllWorldRead, Acl::Entries([auth].into())] {
             let mut settings = Settings::new("localhost".to_owned());
             settings.acl = acl;
             let error = settings.check().unwrap_err();

@@ -1,7 +1,6 @@
 //! Held ephemerals: created again in each new session.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -11,8 +10,8 @@ use crate::backoff::Backoff;
 use crate::error::{OpError, WatchError};
 use crate::node::{CreateMode, Epoch, Node, SessionId, Stat};
 use crate::session::incarnation::Incarnation;
-use crate::session::shared::Shared;
 use crate::session::state::Machine;
+use crate::session::view::View;
 use crate::time::{BootTime, NEVER, sleep_until};
 use crate::watch::value::{DataWatch, Observed};
 
@@ -61,12 +60,12 @@ pub enum HeldStatus {
 }
 
 impl HeldEphemeral {
-    pub(crate) fn new(shared: &Arc<Shared>, path: String, data: Vec<u8>) -> Self {
+    pub(crate) fn new(view: View, path: String, data: Vec<u8>) -> Self {
         let (wish, wishes) = watch::channel(data);
         let (sender, status) = watch::channel(HeldStatus::Pending);
-        let watch = DataWatch::of_values(Arc::clone(shared), path.as_str().into());
-        let keeper = Keeper { shared: Arc::clone(shared), path: path.clone(), status: sender };
-        shared.spawn(keeper.run(watch, wishes));
+        let watch = DataWatch::of_values(view.clone(), path.as_str().into());
+        let keeper = Keeper { view: view.clone(), path: path.clone(), status: sender };
+        view.shared.spawn(keeper.run(watch, wishes));
         Self { path, wish, status }
     }
 
@@ -109,7 +108,7 @@ impl HeldEphemeral {
 }
 
 struct Keeper {
-    shared: Arc<Shared>,
+    view: View,
     path: String,
     status: watch::Sender<HeldStatus>,
 }
@@ -257,12 +256,12 @@ impl Keeper {
     async fn gone(&self, epoch: Option<Epoch>) {
         let is_gone = |known: &Machine| (known.usable(BootTime::now()) != epoch).then_some(());
         match epoch {
-            Some(_) => self.shared.live.wait_for(is_gone).await,
+            Some(_) => self.view.shared.live.wait_for(is_gone).await,
             None => pending().await,
         }
     }
 
     fn session(&self, epoch: Epoch) -> Option<Incarnation> {
-        self.shared.living().filter(|session| session.epoch() == epoch)
+        self.view.living().filter(|session| session.epoch() == epoch)
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{OpError, WatchError};
 use crate::session::armed::Armed;
 use crate::session::changes::{Change, ChangeKind, Queue};
 use crate::session::incarnation::Incarnation;
-use crate::session::shared::Shared;
+use crate::session::view::View;
 use crate::watch::stream::{Source, Watch};
 use crate::watch::tries::Tries;
 
@@ -22,8 +22,8 @@ use crate::watch::tries::Tries;
 pub type ChangeWatch = Watch<Lasting>;
 
 impl ChangeWatch {
-    pub(crate) fn lasting(shared: Arc<Shared>, path: Arc<str>, mode: WatchMode) -> Self {
-        Self::new(Lasting { tries: Tries::new(shared, path), mode, armed: None })
+    pub(crate) fn lasting(view: View, path: Arc<str>, mode: WatchMode) -> Self {
+        Self::new(Lasting { tries: Tries::new(view, path), mode, armed: None })
     }
 }
 
@@ -39,7 +39,7 @@ impl Source for Lasting {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Change, WatchError>> {
         if let Some(armed) = &mut self.armed {
-            match ready!(armed.poll_next(cx, &self.tries.path)) {
+            match ready!(armed.poll_next(cx, &self.tries)) {
                 Some(change) => return Poll::Ready(Ok(change)),
                 None => self.armed = None,
             }
@@ -75,8 +75,8 @@ async fn set(
 }
 
 impl Armed<Arc<Queue>> {
-    /// The next change of what is watched at `path`; `None` once its session is over.
-    fn poll_next(&mut self, cx: &mut Context<'_>, path: &str) -> Poll<Option<Change>> {
+    /// The next change of what is watched; `None` once its session is over.
+    fn poll_next<T>(&mut self, cx: &mut Context<'_>, watched: &Tries<T>) -> Poll<Option<Change>> {
         let epoch = self.inner.epoch;
         if self.inner.has_ended() {
             return Poll::Ready(None);
@@ -84,7 +84,8 @@ impl Armed<Arc<Queue>> {
         match self.news.poll_take(cx) {
             Poll::Ready((kind, absolute)) => {
                 let is_gap = kind == ChangeKind::Gap;
-                let path = if is_gap { path.to_owned() } else { self.inner.relative(&absolute) };
+                let path =
+                    if is_gap { watched.path.to_string() } else { watched.view.scope.relative(&absolute) };
                 Poll::Ready(Some(Change { epoch, path, kind }))
             }
             // The end of the session is published first, and wakes then: it may have come before there was a waker.

@@ -11,7 +11,7 @@ use crate::driver::BoxFuture;
 use crate::error::{Closed, OpError, WatchError};
 use crate::path::check;
 use crate::session::incarnation::Incarnation;
-use crate::session::shared::Shared;
+use crate::session::view::View;
 use crate::time::BootTime;
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
@@ -20,7 +20,7 @@ pub(super) type Attempt<T> = BoxFuture<'static, Result<Result<T, OpError>, Close
 
 /// Attempts to set a watch, with pauses between them.
 pub(crate) struct Tries<T> {
-    shared: Arc<Shared>,
+    pub(crate) view: View,
     pub(crate) path: Arc<str>,
     /// There after an attempt that has failed.
     failed: Option<Box<RetryDue>>,
@@ -36,8 +36,8 @@ struct RetryDue {
 }
 
 impl<T: 'static> Tries<T> {
-    pub(crate) fn new(shared: Arc<Shared>, path: Arc<str>) -> Self {
-        Self { shared, path, failed: None, attempt: None }
+    pub(crate) fn new(view: View, path: Arc<str>) -> Self {
+        Self { view, path, failed: None, attempt: None }
     }
 
     /// Waits until it is time for an attempt and there is a session, makes it, and repeats that until one succeeds or is
@@ -52,16 +52,16 @@ impl<T: 'static> Tries<T> {
     {
         loop {
             let attempt = self.attempt.get_or_insert_with(|| {
-                let (shared, path) = (Arc::clone(&self.shared), Arc::clone(&self.path));
+                let (view, path) = (self.view.clone(), Arc::clone(&self.path));
                 let not_before = self.failed.as_ref().map(|failed| failed.not_before);
                 Box::new(Mutex::new(Box::pin(async move {
                     if let Some(not_before) = not_before {
-                        shared.sleep(not_before).await?;
+                        view.shared.sleep(not_before).await?;
                     }
                     if let Err(invalid) = check(&path) {
                         return Ok(Err(invalid));
                     }
-                    let incarnation = shared.active().await?;
+                    let incarnation = view.active().await?;
                     // On the heap: the wait for a session may be long, and would otherwise be as large as this.
                     Ok(Box::pin(set(incarnation, path)).await)
                 })))
@@ -76,7 +76,7 @@ impl<T: 'static> Tries<T> {
                 }
                 Err(error) => {
                     if self.failed.is_none() && !error.is_session_over() {
-                        warn!(parent: &self.shared.span, path = %self.path, %error, "cannot set a watch");
+                        warn!(parent: &self.view.shared.span, path = %self.path, %error, "cannot set a watch");
                     }
                     let mut backoff = self.failed.take().map_or(BACKOFF, |failed| failed.backoff);
                     let not_before = BootTime::now() + backoff.next();

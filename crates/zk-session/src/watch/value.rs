@@ -18,7 +18,7 @@ use crate::node::{Children, Epoch, Node, SessionId};
 use crate::operations::attempts::Attempts;
 use crate::session::armed::ArmedOnce;
 use crate::session::incarnation::Incarnation;
-use crate::session::shared::Shared;
+use crate::session::view::View;
 use crate::watch::stream::{Source, Watch, item};
 use crate::watch::tries::Tries;
 
@@ -46,8 +46,8 @@ pub type DataWatch = Watch<Values<Node>>;
 pub type ChildrenWatch = Watch<Values<Children>>;
 
 impl<T: Watched> Watch<Values<T>> {
-    pub(crate) fn of_values(shared: Arc<Shared>, path: Arc<str>) -> Self {
-        Self::new(Values { tries: Tries::new(shared, path), armed: None, deleted: false, last: None })
+    pub(crate) fn of_values(view: View, path: Arc<str>) -> Self {
+        Self::new(Values { tries: Tries::new(view, path), armed: None, deleted: false, last: None })
     }
 }
 
@@ -106,7 +106,7 @@ trait Watched: Sized + Send + 'static {
     fn seen(&self) -> Self::Seen;
 
     /// Has the session check what somebody now waits on.
-    fn rely(&self, _armed: &ArmedOnce, _path: &Arc<str>) {}
+    fn rely(&self, _armed: &ArmedOnce, _absolute: impl FnOnce() -> Arc<str>) {}
 }
 
 impl Watched for Node {
@@ -125,9 +125,9 @@ impl Watched for Node {
         (self.stat.czxid, self.stat.mzxid)
     }
 
-    fn rely(&self, armed: &ArmedOnce, path: &Arc<str>) {
+    fn rely(&self, armed: &ArmedOnce, absolute: impl FnOnce() -> Arc<str>) {
         let owner = SessionId(self.stat.ephemeral_owner);
-        armed.inner.rely(armed.id, path, owner, self.stat.version);
+        armed.inner.rely(armed.id, absolute, owner, self.stat.version);
     }
 }
 
@@ -182,7 +182,7 @@ impl<T: Watched> Values<T> {
         let (value, armed) = ready!(self.tries.poll(cx, read))?;
         let epoch = armed.inner.epoch;
         if let Some(value) = &value {
-            value.rely(&armed, &self.tries.path);
+            value.rely(&armed, || self.tries.view.scope.absolute_shared(&self.tries.path));
         }
         self.armed = Some(armed);
         let is_news = self.is_news(epoch, value.as_ref());

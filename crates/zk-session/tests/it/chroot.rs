@@ -2,7 +2,7 @@
 
 use crate::common::{Bed, PATIENCE, builder_for, soon, wait_for};
 use zk_session::{
-    AclEntry, ChangeKind, CreateMode, DriverKind, HeldStatus, Id, MultiOp, OpError, ReadOp, ReadResult,
+    AclEntry, ChangeKind, CreateMode, DriverKind, HeldStatus, Id, Lock, MultiOp, OpError, ReadOp, ReadResult,
     Recovery, Session, UnknownCause, permission,
 };
 use zk_testkit::{Op, Which};
@@ -14,6 +14,7 @@ on_each_server!(
     errors_name_paths_without_the_chroot,
     watches_and_held_znodes_are_below_the_chroot,
     a_chroot_that_does_not_exist_is_created_with_the_parents,
+    a_chroot_of_a_handle_is_as_one_of_the_connect_string,
 );
 
 const CHROOT: &str = "/the/chroot";
@@ -228,4 +229,54 @@ async fn a_chroot_that_does_not_exist_is_created_with_the_parents(driver: Driver
     let observer = bed.observer().await;
     observer.barrier().await.unwrap();
     assert!(observer.exists(&below("/a")).await.unwrap().is_some());
+}
+
+/// Beside the whole session and another part of it, over one connection.
+async fn a_chroot_of_a_handle_is_as_one_of_the_connect_string(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (rooted, whole) = (chrooted(&bed).await.0, bed.session().await);
+    assert!(matches!(whole.chroot("the"), Err(OpError::Invalid { .. })));
+    let session = whole.chroot("/the").unwrap().chroot("/chroot").unwrap();
+    assert_eq!(session.chroot("/").unwrap().get("/none").await, Ok(None));
+    assert_eq!(session.create("/a", "one", CreateMode::Persistent).await.unwrap().path, "/a");
+    rooted.barrier().await.unwrap();
+    assert_eq!(rooted.get("/a").await.unwrap().unwrap().data, b"one");
+    assert_eq!(whole.get(&below("/a")).await.unwrap().unwrap().data, b"one");
+    let refused = session.create("/a/b/c", "", CreateMode::Persistent).await.unwrap_err();
+    assert_eq!(refused, OpError::NoNode { path: "/a/b/c".to_owned() });
+    let refused = session.multi([MultiOp::set("/a", "", None), MultiOp::delete("/none", None)]).await;
+    assert_eq!(refused, Err(OpError::NoNode { path: "/none".to_owned() }));
+
+    // What it returns has the same root.
+    let (incarnation, pin) = (session.incarnation().unwrap(), session.pin().unwrap());
+    for incarnation in [&incarnation, &session.active().await.unwrap(), &pin.incarnation()] {
+        assert_eq!(incarnation, &whole.incarnation().unwrap(), "the same ZooKeeper session");
+        assert!(incarnation.get("/a").await.unwrap().is_some());
+    }
+
+    // A lock excludes the one at the same znode, whatever its path.
+    let guard = Lock::new(&session, "/locks/report").acquire().await.unwrap();
+    assert!(guard.path().starts_with("/locks/report/"), "{}", guard.path());
+    assert_eq!(guard.set("/a", "two").await.unwrap().unwrap().version, 1);
+    assert!(Lock::new(&rooted, "/locks/report").try_acquire().await.unwrap().is_none());
+    assert!(Lock::new(&whole, "/locks/report").try_acquire().await.unwrap().is_some());
+    guard.release().await.unwrap();
+
+    // Watches and held znodes, in this ZooKeeper session and in the next one.
+    session.create_parents("/held/here").await.unwrap();
+    let (mut data, mut tree) = (session.watch_data("/held/here"), session.watch_tree("/held"));
+    let gap = soon("the gap", tree.next()).await.unwrap();
+    assert_eq!((gap.kind, gap.path.as_str()), (ChangeKind::Gap, "/held"));
+    let held = session.hold_ephemeral("/held/here", "me").unwrap();
+    let change = soon("a change", tree.next()).await.unwrap();
+    assert_eq!((change.kind, change.path.as_str()), (ChangeKind::Created, "/held/here"));
+    while soon("the data", data.next()).await.unwrap().value.is_none_or(|node| node.data != b"me") {}
+    drop(pin);
+    let ticket = incarnation.ticket();
+    bed.builder().close_left_behind(ticket, PATIENCE).await.unwrap();
+    let again = |status: &HeldStatus| matches!(status, HeldStatus::Held { epoch, .. } if *epoch > incarnation.epoch());
+    wait_for(&mut held.subscribe(), "held again", again).await;
+    while soon("the gap", tree.next()).await.unwrap().kind != ChangeKind::Gap {}
+    rooted.barrier().await.unwrap();
+    assert_eq!(rooted.get("/held/here").await.unwrap().unwrap().data, b"me");
 }

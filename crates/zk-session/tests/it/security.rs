@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use crate::common::{Bed, PATIENCE, TICK, forbid_deletions_below_the_root, soon, wait_for};
 use zk_session::{
-    Acl, ConnectError, CreateMode, DriverKind, HeldStatus, Lease, OpError, Recovery, Secret, Session,
-    TlsOptions, WatchError,
+    Acl, AclEntry, ConnectError, CreateMode, DriverKind, HeldStatus, Id, Lease, Lock, MultiOp, OpError,
+    Recovery, Secret, Session, TlsOptions, WatchError, permission,
 };
 use zk_testkit::Op;
 
@@ -13,6 +13,7 @@ on_each_server!(
     nobody_else_gets_at_what_the_creator_keeps_to_itself,
     everybody_may_read_what_is_shown_to_the_world,
     by_default_what_is_created_is_open,
+    a_single_create_has_an_access_list_of_its_own,
     credentials_come_from_a_file_and_survive_a_reconnect,
     credentials_that_a_server_refuses_are_an_error_at_once,
     an_access_list_without_credentials_is_refused_before_anything_is_sent,
@@ -105,6 +106,53 @@ async fn by_default_what_is_created_is_open(driver: DriverKind) {
     stranger.barrier().await.unwrap();
     stranger.set("/open", "", None).await.unwrap();
     stranger.delete("/open", None).await.unwrap();
+}
+
+async fn a_single_create_has_an_access_list_of_its_own(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = insider(&bed, Acl::Open).await;
+    let list = async |path: &str| session.acl(path).await.unwrap().entries;
+    let entry = |permissions, scheme: &str, id: &str| AclEntry { permissions, id: Id::new(scheme, id) };
+    let open = [entry(permission::ALL, "world", "anyone")];
+    let mine = session.with_acl(&Acl::CreatorAll);
+    let incarnation = session.incarnation().unwrap().with_acl(&Acl::CreatorAll);
+    mine.create_parents("/mine/x").await.unwrap();
+    mine.create("/mine/a", "", CreateMode::Persistent).await.unwrap();
+    incarnation.create("/mine/b", "", CreateMode::Ephemeral).await.unwrap();
+    let sequential = mine.create_sequential("/mine/s-", "", CreateMode::Persistent, Recovery::Data).await;
+    mine.multi([MultiOp::create("/mine/c", "", CreateMode::Persistent)]).await.unwrap();
+    let held = mine.hold_ephemeral("/mine/held", "").unwrap();
+    wait_for(&mut held.subscribe(), "held", |status| matches!(status, HeldStatus::Held { .. })).await;
+    let guard = Lock::new(&mine, "/mine/lock").acquire().await.unwrap();
+    let creator = list("/mine").await;
+    assert!(matches!(&creator[..], [one] if one.id.scheme == "digest" && one.permissions == permission::ALL));
+    let sequential = sequential.unwrap().path;
+    for path in ["/mine/a", "/mine/b", &sequential, "/mine/c", "/mine/held", "/mine/lock", guard.path()] {
+        assert_eq!(list(path).await, creator, "{path}");
+    }
+    // The session has its own, as before.
+    session.create("/open", "", CreateMode::Persistent).await.unwrap();
+    assert_eq!(list("/open").await, open);
+
+    let entries = [creator[0].clone(), entry(permission::READ, "ip", "127.0.0.1")];
+    let shown = session.with_acl(&Acl::Entries(entries.clone().into()));
+    // Another root keeps the access list, and the other way round.
+    for handle in [
+        shown.chroot("/mine").unwrap(),
+        session.chroot("/mine").unwrap().with_acl(&Acl::Entries(entries.clone().into())),
+    ] {
+        let path =
+            handle.create_sequential("/e-", "", CreateMode::Persistent, Recovery::Data).await.unwrap().path;
+        assert_eq!(handle.acl(&path).await.unwrap().entries, entries);
+    }
+    for wrong in [vec![], vec![entry(permission::ALL, "none", "such")]] {
+        let refused = session.with_acl(&Acl::Entries(wrong.into()));
+        let error = refused.create("/wrong", "", CreateMode::Persistent).await.unwrap_err();
+        assert!(matches!(error, OpError::Invalid { .. }), "{error}");
+    }
+    let stranger = bed.session().await.with_acl(&Acl::CreatorAll);
+    let error = stranger.create("/wrong", "", CreateMode::Persistent).await.unwrap_err();
+    assert!(matches!(error, OpError::Invalid { .. }), "{error}");
 }
 
 async fn credentials_come_from_a_file_and_survive_a_reconnect(driver: DriverKind) {

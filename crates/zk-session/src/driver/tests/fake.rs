@@ -15,6 +15,7 @@ use crate::lock::lock;
 use crate::node::{Epoch, SessionId};
 use crate::session::incarnation::Incarnation;
 use crate::session::live::Live;
+use crate::session::scope::Scope;
 use crate::session::state::Event;
 use crate::settings::Settings;
 use crate::time::{BootTime, Moment};
@@ -55,7 +56,8 @@ impl Fake {
         let granted = self.granted;
         let connected = Event::Connected { epoch: Epoch(1), granted, contact, is_resumed: false };
         live.handle(contact, connected);
-        Incarnation::new(Epoch(1), live, self.clone(), Arc::new(settings), String::new())
+        let scope = Arc::new(Scope::new(String::new(), &settings.acl));
+        Incarnation::new(Epoch(1), live, self.clone(), Arc::new(settings), scope)
     }
 
     /// How many requests it has had.
