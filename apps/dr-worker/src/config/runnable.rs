@@ -57,6 +57,9 @@ impl JobSpec {
         if let Some(standby) = &self.standby {
             faults.check_command("standby.command", &standby.command, has_dir);
             faults.check_probe("standby.ready", &standby.ready, has_dir);
+            if let Some(check) = &standby.liveness {
+                faults.check_probe("standby.liveness", &check.probe, has_dir);
+            }
             let changes =
                 [("promote", &standby.promote), ("demote", &standby.demote), ("follow", &standby.follow)];
             for (key, change) in changes {

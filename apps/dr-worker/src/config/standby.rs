@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use job_guard::{ReadyProbe, RestartPolicy, StopSignal};
+use job_guard::{Check, ReadyProbe, RestartPolicy, StopSignal};
 
 use super::{
+    check::CheckKeys,
     parse::{HOUR, MILLISECOND, SECOND, Words},
     probe::ReadyKeys,
     reader::Section,
-    table::{nested, nested_as, required, table, value},
+    table::{nested, nested_as, optional_nested, required, table, value},
 };
 
 table! {
@@ -30,6 +31,11 @@ table! {
         pub ready: ReadyProbe = ReadyProbe::None { after: SECOND } => nested_as(ReadyKeys::default()).shows(
             "that the standby is ready"
         );
+        /// Check of the running standby. After `failures` failures in a row it is stopped, and restarted as `restart` allows;
+        /// leadership does not move. Keys as for the job's liveness, which is the check of the leader's program.
+        pub liveness: Option<Check> = None => optional_nested(CheckKeys::of_job()).has_kind().shows(
+            "that the standby still serves"
+        ).example("{ kind = \"tcp\", address = \"127.0.0.1:5432\", interval = \"5s\", timeout = \"2s\", failures = 3 }");
         /// Whether a member without a ready standby is not elected.
         pub required: bool = false => value();
         /// How long the standby may take to end. Then its whole process tree is killed.

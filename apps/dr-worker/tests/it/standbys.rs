@@ -211,3 +211,37 @@ fn a_promote_that_fails_or_hangs_costs_the_process_and_the_takeover() {
     until("the end of the process by the lease", || !is_alive(standby));
     west.signal(Signal::SIGCONT);
 }
+
+/// It ignores signals, and has a child that is in no group of it.
+#[test]
+fn a_deaf_standby_is_restarted_by_its_liveness_and_is_gone_before_the_leader_begins() {
+    let stage = Stage::new("/standbys-deaf");
+    let dead = stage.dir.path().join("dead");
+    let script = "echo standby $$ >> $JOURNALS/$DR_MEMBER; trap '' TERM; \
+                  setsid sh -c 'echo stray $$ >> $JOURNALS/$DR_MEMBER; exec sleep 600' & \
+                  while :; do sleep 0.05; done";
+    let command = format!("job.orders.standby.command={}", serde_json::json!(["/bin/sh", "-c", script]));
+    let liveness = format!(
+        "job.orders.standby.liveness={{ kind = \"exec\", command = [\"test\", \"!\", \"-e\", \"{}\"], \
+         interval = \"1s\", timeout = \"1s\" }}",
+        dead.display()
+    );
+    let settings = [command.as_str(), &liveness, "job.orders.standby.stop_timeout=500ms"];
+    let east = stage.standby_worker("east-1", "east", &settings);
+    until("the first leads", || leads(&east));
+    let west = stage.standby_worker("west-1", "west", &settings);
+    until("its stray has begun", || stage.last_pid("west-1", "stray").is_some());
+    let pids = || ["standby", "stray"].map(|word| stage.last_pid("west-1", word).expect("it has begun"));
+    let before = pids();
+
+    fs::write(&dead, "").expect("a file");
+    until("a new standby", || pids().iter().zip(before).all(|(now, before)| *now != before));
+    assert!(!before.into_iter().any(is_alive), "two at once");
+    fs::remove_file(&dead).expect("it exists");
+    assert!(leads(&east), "leadership stays");
+    until("the standby is ready", || standby_of(&west)["state"] == "running");
+
+    stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
+    assert!(stage.last_pid("west-1", "leader").is_some_and(is_alive));
+    assert!(!pids().into_iter().any(is_alive), "a standby beside the leader");
+}

@@ -172,6 +172,8 @@ pub(super) struct MemberFacts {
     /// The id in its endpoint's answer; `None` if that is not for this client.
     pub(super) answers_as: Option<String>,
     pub(super) unreachable: Option<String>,
+    /// The states of its standbys by job, as it answers.
+    pub(super) standbys: BTreeMap<String, String>,
     /// Why it starts no job now, as it answers.
     pub(super) problem: Option<String>,
     pub(super) clock: Option<Clock>,

@@ -300,6 +300,18 @@ const FAULTS: &[Fault] = {
         ("member-state-dir", Error, "west-2: the disk of /var/lib/dr-worker hangs", |f| {
             f.members[3].problem = Some("the disk of /var/lib/dr-worker hangs".to_owned());
         }),
+        (
+            "few-standbys",
+            Warning,
+            "the only ready standby of orders is that of west-1 (west-2: restarting)",
+            |f| {
+                f.members[2].standbys.insert("orders".to_owned(), "running".to_owned());
+                f.members[3].standbys.insert("orders".to_owned(), "restarting".to_owned());
+            },
+        ),
+        ("few-standbys", Warning, "no standby of orders is ready (west-2: starting)", |f| {
+            f.members[3].standbys.insert("orders".to_owned(), "starting".to_owned());
+        }),
         ("member-clock", Warning, "the clock of west-2 is 30s ahead of", |f| {
             f.members[3].clock = Some(Clock { ahead_ms: 30_000, within_ms: 600 });
         }),

@@ -137,8 +137,7 @@ impl Standby {
             stop_timeout: standby.stop_timeout,
             restart: standby.restart,
             exit_codes: ExitCodes::default(),
-            // The check is of what leads.
-            liveness: None,
+            liveness: standby.liveness,
             freezes: false,
             ..job
         }

@@ -1,8 +1,12 @@
 //! The members.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use election_core::strategy::in_words;
+use job_guard::ProcessState;
 
 use super::{
     super::{
@@ -45,6 +49,14 @@ pub(super) const CHECKS: &[Check] = &[
         why: "The member starts no job, and a leader there can't start its job again.",
         action: "Repair the disk or the file server of this directory.",
         look: start_no_job,
+    },
+    Check {
+        id: "few-standbys",
+        severity: Severity::Warning,
+        finds: "of the standbys of a job one is ready, or none",
+        why: "If that one is lost as well, nothing is left that could be promoted.",
+        action: "`dr-worker list` shows their states, `dr-worker logs --job JOB --standby --node MEMBER` the output of one.",
+        look: few_standbys,
     },
     Check {
         id: "member-clock",
@@ -112,6 +124,28 @@ fn mistaken(facts: &Facts, found: &mut Found) {
     for member in &facts.members {
         if let Some(other) = member.answers_as.as_ref().filter(|other| **other != member.member) {
             found.add(format!("at the URL of {} answers {other}", member.member));
+        }
+    }
+}
+
+fn few_standbys(facts: &Facts, found: &mut Found) {
+    let mut by_job = BTreeMap::<&str, Vec<(&str, &str)>>::new();
+    for member in &facts.members {
+        for (job, state) in &member.standbys {
+            by_job.entry(job).or_default().push((&member.member, state));
+        }
+    }
+    for (job, standbys) in by_job {
+        let (ready, others): (Vec<_>, Vec<_>) =
+            standbys.into_iter().partition(|(_, state)| *state == ProcessState::Running.to_string());
+        let others: Vec<_> = others.iter().map(|(member, state)| format!("{member}: {state}")).collect();
+        let others = others.join(", ");
+        match ready[..] {
+            [] => found.add(format!("no standby of {job} is ready ({others})")),
+            [(member, _)] if !others.is_empty() => {
+                found.add(format!("the only ready standby of {job} is that of {member} ({others})"));
+            }
+            _ => {}
         }
     }
 }

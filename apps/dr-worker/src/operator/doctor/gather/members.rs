@@ -83,11 +83,20 @@ async fn ask(mut member: MemberFacts, workers: Option<&Workers>) -> MemberFacts 
             member.unreachable = Some(format!("{url} is for its own host only"));
             member.clock = None;
         } else {
+            member.standbys = status.as_ref().map(standbys).unwrap_or_default();
             member.problem = text("problem").map(|why| shown(why).into_owned());
             member.answers_as = Some(answers_as);
         }
     }
     member
+}
+
+/// The states of the standbys in a worker's answer, by job.
+fn standbys(status: &Value) -> BTreeMap<String, String> {
+    let state = |(job, of_job): (&String, &Value)| {
+        Some((shown(job).into_owned(), shown(of_job["standby"]["state"].as_str()?).into_owned()))
+    };
+    status["jobs"].as_object().into_iter().flatten().filter_map(state).collect()
 }
 
 /// Whether each host has an own endpoint at this URL.
