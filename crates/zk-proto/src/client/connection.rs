@@ -17,9 +17,9 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use super::dialogue::{Input, Limits, NotSent, Outcome, Output};
-use super::handshake::Ticket;
 use super::pace::{Check, Pace, WaitsFor};
 use super::pending_watch::{PendingWatch, without_watch};
+use super::ticket::Ticket;
 use super::watches::{Look, Removal, WatchId, WatchKind, Watches};
 use crate::codec::{
     Aftermath, ErrorCode, EventKind, Malformed, OpCode, Reply, ReplyHeader, Request, WatchEvent, WatchMode,

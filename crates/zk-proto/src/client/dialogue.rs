@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-use super::handshake::Ticket;
+use super::ticket::Ticket;
 use super::watches::{WatchId, WatchKind};
 use crate::codec::{ErrorCode, Reply, Request};
 

@@ -7,42 +7,11 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::sasl::DigestMd5;
+use super::ticket::Ticket;
 use crate::codec::{
     ConnectRequest, ConnectResponse, ErrorCode, Malformed, OpCode, PASSWORD_LEN, Reply, ReplyHeader, Request,
     SessionId, cut_frame, xid,
 };
-
-/// Resumes a session on another transport, or in another process. Any process that has it can act as the session.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Ticket {
-    /// ZooKeeper's id of the session.
-    pub session_id: SessionId,
-    /// The password of the session.
-    pub password: Vec<u8>,
-    /// The granted session timeout, which may differ from the requested one.
-    pub timeout: Duration,
-    /// The newest change that the session has seen. A server that is behind it does not accept the session.
-    pub last_zxid: i64,
-}
-
-impl Ticket {
-    /// Whether the session can be resumed on another transport. ClickHouse Keeper ends a session with its connection,
-    /// and gives it a password of zeros, which no ZooKeeper does.
-    #[must_use]
-    pub fn outlives_its_connection(&self) -> bool {
-        self.password.iter().any(|byte| *byte != 0)
-    }
-}
-
-impl fmt::Debug for Ticket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket")
-            .field("session_id", &format_args!("{}", self.session_id))
-            .field("timeout", &self.timeout)
-            .field("last_zxid", &self.last_zxid)
-            .finish_non_exhaustive()
-    }
-}
 
 /// The purpose of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,11 +19,13 @@ mod pace;
 mod pending_watch;
 #[cfg_attr(not(feature = "sasl"), path = "no_sasl.rs")]
 mod sasl;
+mod ticket;
 mod watches;
 
 pub use connection::Connection;
 pub use dialogue::{Input, Limits, NotSent, Outcome, Output};
-pub use handshake::{Credentials, Handshake, Purpose, Refusal, Ticket};
+pub use handshake::{Credentials, Handshake, Purpose, Refusal};
 #[cfg(feature = "sasl")]
 pub use sasl::DigestMd5;
+pub use ticket::Ticket;
 pub use watches::{WatchId, WatchKind};

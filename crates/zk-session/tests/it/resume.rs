@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use zk_session::{
-    CloseOutcome, ConnectError, CreateMode, DriverKind, OpError, Session, SessionId, SessionState, Ticket,
+    CloseOutcome, ConnectError, CreateMode, DriverKind, OpError, Session, SessionState, Ticket,
 };
 
 on_each_server!(
@@ -31,21 +31,11 @@ const DRIVER: &str = "ZK_SESSION_TEST_OTHER_DRIVER";
 const LONG: Duration = Duration::from_secs(40);
 
 fn to_text(ticket: &Ticket) -> String {
-    let password: Vec<String> = ticket.password.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (id, timeout) = (ticket.session_id.0, ticket.timeout.as_millis());
-    format!("{id},{},{timeout},{}", password.concat(), ticket.last_zxid)
+    serde_json::to_string(ticket).unwrap()
 }
 
 fn from_text(text: &str) -> Ticket {
-    let parts: Vec<&str> = text.trim().split(',').collect();
-    let password =
-        (0..parts[1].len() / 2).map(|n| u8::from_str_radix(&parts[1][2 * n..2 * n + 2], 16).unwrap());
-    Ticket {
-        session_id: SessionId(parts[0].parse().unwrap()),
-        password: password.collect(),
-        timeout: Duration::from_millis(parts[2].parse().unwrap()),
-        last_zxid: parts[3].parse().unwrap(),
-    }
+    serde_json::from_str(text).unwrap()
 }
 
 fn builder(driver: DriverKind, connect: String) -> zk_session::SessionBuilder {

@@ -52,7 +52,7 @@ pub(crate) fn run(session: &[u8]) -> ProcessExit {
 
 async fn close(session: &WorkerSession) -> Result<&'static str, String> {
     let builder = session.servers().builder().map_err(|error| error.to_string())?;
-    let ticket = session.ticket();
+    let ticket = session.ticket().clone();
     // After its timeout it is over in any case, unless the ensemble has no quorum.
     let within = ticket.timeout.min(LONGEST);
     match builder.close_left_behind(ticket, within).await {

@@ -1,41 +1,27 @@
 //! The worker's ZooKeeper session, as its last will has it.
 
-use std::fmt;
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
-use zk_session::{SessionId, Ticket};
+use zk_session::Ticket;
 
 use crate::connect::Servers;
 
 /// A session, and how to reach it. Any process that has it can act as the session.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkerSession {
-    id: i64,
-    password: Vec<u8>,
-    timeout_ms: u64,
+    ticket: Ticket,
     servers: Servers,
 }
 
 impl WorkerSession {
     /// `None` for a session that ends with its connection.
-    pub(crate) fn new(ticket: &Ticket, servers: &Servers) -> Option<WorkerSession> {
-        ticket.outlives_its_connection().then(|| WorkerSession {
-            id: ticket.session_id.0,
-            password: ticket.password.clone(),
-            timeout_ms: u64::try_from(ticket.timeout.as_millis()).unwrap_or(u64::MAX),
-            servers: servers.clone(),
-        })
+    pub(crate) fn new(ticket: Ticket, servers: &Servers) -> Option<WorkerSession> {
+        // Nothing is read on it, so a server that is behind may take it.
+        let ticket = Ticket { last_zxid: 0, ..ticket };
+        ticket.outlives_its_connection().then(|| WorkerSession { ticket, servers: servers.clone() })
     }
 
-    pub(super) fn ticket(&self) -> Ticket {
-        Ticket {
-            session_id: SessionId(self.id),
-            password: self.password.clone(),
-            timeout: Duration::from_millis(self.timeout_ms),
-            // Nothing is read on it, so a server that is behind may take it.
-            last_zxid: 0,
-        }
+    pub(super) fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
     pub(super) fn servers(&self) -> &Servers {
@@ -43,20 +29,12 @@ impl WorkerSession {
     }
 }
 
-impl fmt::Debug for WorkerSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerSession")
-            .field("id", &format_args!("{}", SessionId(self.id)))
-            .field("servers", &self.servers)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{Auth, Scheme};
-    use zk_session::TlsOptions;
+    use std::time::Duration;
+    use zk_session::{SessionId, TlsOptions};
 
     #[test]
     fn it_survives_the_way_to_the_guard_and_shows_no_password() {
@@ -67,15 +45,15 @@ mod tests {
         let password: Vec<u8> = (100..116).collect();
         let ticket =
             Ticket { session_id: SessionId(-7), password, timeout: Duration::from_secs(4), last_zxid: 99 };
-        let session = WorkerSession::new(&ticket, &servers).expect("it outlives its connection");
+        let session = WorkerSession::new(ticket.clone(), &servers).expect("it outlives its connection");
         let text = serde_json::to_string(&session).expect("JSON");
         let again: WorkerSession = serde_json::from_str(&text).expect("the same");
         assert_eq!(again, session);
-        assert_eq!(again.ticket(), Ticket { last_zxid: 0, ..ticket.clone() });
+        assert_eq!(*again.ticket(), Ticket { last_zxid: 0, ..ticket.clone() });
         let shown = format!("{session:?}");
         assert!(!shown.contains("password") && !shown.contains("100, 101"), "{shown}");
         // A server that ends its sessions with their connections.
         let brief = Ticket { password: vec![0; 16], ..ticket };
-        assert_eq!(WorkerSession::new(&brief, &servers), None);
+        assert_eq!(WorkerSession::new(brief, &servers), None);
     }
 }

@@ -167,7 +167,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     });
 
     let suspect_after = config.jobs.iter().filter_map(JobConfig::suspect_after).min();
-    let ticket = resumed.as_ref().map(|(handed, _)| handed.session.ticket());
+    let ticket = resumed.as_ref().map(|(handed, _)| handed.session.clone());
     let session = connect(&config.zookeeper, suspect_after, ticket).await?;
     let is_resumed = resumed.is_some();
     let joined = async {
@@ -256,7 +256,7 @@ fn watch_node(config: &Config, lock: &StateLock, background: &mut JoinSet<()>) -
 
 /// A worker that continues, if its session lives.
 fn again(handed: Handed, runs: Vec<[OwnedFd; 2]>, pin: Option<SessionPin>) -> Result<Again, Error> {
-    let session = handed.session.ticket().session_id;
+    let session = handed.session.session_id;
     let pin = pin.filter(|pin| pin.incarnation().session_id() == session);
     let pin = pin.ok_or_else(|| Error::Unreachable(format!("the session {session} is over")))?;
     Ok(Again { handed, pin, runs })

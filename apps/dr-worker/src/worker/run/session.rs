@@ -21,7 +21,7 @@ pub(super) fn known(
 
 fn present(session: &Session, config: &Config) -> Option<LastWill> {
     let servers = Servers::of(&config.zookeeper);
-    let session = WorkerSession::new(&session.incarnation()?.ticket(), &servers)?;
+    let session = WorkerSession::new(session.incarnation()?.ticket(), &servers)?;
     LastWill::new(&session).ok()
 }
 

@@ -213,7 +213,7 @@ impl Upgrades {
             open_files: descriptors::started_with(),
             files: files.clone(),
             // After all elections are held: what they have read is not newer.
-            session: incarnation.ticket().into(),
+            session: incarnation.ticket(),
             jobs: handed,
         };
         let cloned = |error: io::Error| not_now(format!("no descriptors are left: {error}"));

@@ -21,7 +21,6 @@ use std::{
     },
     path::Path,
     process::Command,
-    time::Duration,
 };
 
 use election_core::status::Resumption;
@@ -35,7 +34,7 @@ use rustix::{
     stdio::{dup2_stdin, stdin},
 };
 use serde::{Deserialize, Serialize};
-use zk_session::{SessionId, Ticket};
+use zk_session::Ticket;
 
 use super::FORMAT;
 use crate::{checked::Files, signals, worker::state::HandedSlot};
@@ -56,7 +55,7 @@ pub(crate) struct Handed {
     pub(crate) open_files: Option<u64>,
     /// The files of the configuration, as they were checked.
     pub(crate) files: Files,
-    pub(crate) session: HandedSession,
+    pub(crate) session: Ticket,
     pub(crate) jobs: Vec<HandedJob>,
 }
 
@@ -78,15 +77,6 @@ impl Handed {
     }
 }
 
-/// The session. Any process that has this can act as the session.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct HandedSession {
-    id: i64,
-    password: Vec<u8>,
-    timeout: Duration,
-    last_zxid: i64,
-}
-
 /// A job and its election.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HandedJob {
@@ -94,30 +84,6 @@ pub(crate) struct HandedJob {
     pub(crate) election: Resumption,
     /// Of a job that this worker leads.
     pub(in crate::worker) slot: Option<HandedSlot>,
-}
-
-impl From<Ticket> for HandedSession {
-    fn from(ticket: Ticket) -> Self {
-        let Ticket { session_id, password, timeout, last_zxid } = ticket;
-        Self { id: session_id.0, password, timeout, last_zxid }
-    }
-}
-
-impl HandedSession {
-    pub(crate) fn ticket(&self) -> Ticket {
-        Ticket {
-            session_id: SessionId(self.id),
-            password: self.password.clone(),
-            timeout: self.timeout,
-            last_zxid: self.last_zxid,
-        }
-    }
-}
-
-impl std::fmt::Debug for HandedSession {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HandedSession").field("id", &SessionId(self.id)).finish_non_exhaustive()
-    }
 }
 
 /// The descriptors of a worker.
