@@ -1,17 +1,13 @@
 //! Opens a session as configured.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, io, path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use zk_session::{Acl, Session, SessionBuilder, Ticket, TlsOptions};
+use zk_session::{Acl, Session, SessionBuilder, Ticket};
 
 use crate::{
     checked,
-    config::{Auth, CREDENTIALS, Scheme, ZooKeeperAccess, ZooKeeperConfig, unreadable},
+    config::{Auth, CREDENTIALS, Scheme, ZooKeeperAccess, ZooKeeperConfig, ZooKeeperTls, unreadable},
     error::Error,
 };
 
@@ -20,36 +16,7 @@ use crate::{
 pub(crate) struct Servers {
     connect: String,
     auth: Option<Auth>,
-    #[serde(with = "ZooKeeperFiles")]
-    tls: Option<TlsOptions>,
-}
-
-/// [`TlsOptions`], as they are passed on.
-#[derive(Serialize, Deserialize)]
-struct ZooKeeperFiles {
-    ca_file: PathBuf,
-    cert_file: Option<PathBuf>,
-    key_file: Option<PathBuf>,
-}
-
-impl ZooKeeperFiles {
-    fn serialize<S: serde::Serializer>(tls: &Option<TlsOptions>, to: S) -> Result<S::Ok, S::Error> {
-        let files = tls.clone().map(|TlsOptions { ca_file, cert_file, key_file, .. }| ZooKeeperFiles {
-            ca_file,
-            cert_file,
-            key_file,
-        });
-        Serialize::serialize(&files, to)
-    }
-
-    fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<TlsOptions>, D::Error> {
-        let files: Option<ZooKeeperFiles> = Deserialize::deserialize(from)?;
-        Ok(files.map(|ZooKeeperFiles { ca_file, cert_file, key_file }| {
-            let mut tls = TlsOptions::new(ca_file);
-            (tls.cert_file, tls.key_file) = (cert_file, key_file);
-            tls
-        }))
-    }
+    tls: Option<ZooKeeperTls>,
 }
 
 impl Servers {
@@ -59,7 +26,7 @@ impl Servers {
     }
 
     #[cfg(test)]
-    pub(crate) fn example(auth: Option<Auth>, tls: Option<TlsOptions>) -> Servers {
+    pub(crate) fn example(auth: Option<Auth>, tls: Option<ZooKeeperTls>) -> Servers {
         Servers { connect: "zk1:2181,zk2:2181".to_owned(), auth, tls }
     }
 
@@ -79,10 +46,26 @@ impl Servers {
         }
         if let Some(tls) = &self.tls {
             unreadable(tls).map_or(Ok(()), |(key, fault)| Err(Error::on_host(key, fault)))?;
-            builder = builder.tls(tls.clone());
+            builder = with_tls(builder, tls);
         }
         Ok(builder)
     }
+}
+
+/// With these files.
+#[cfg(feature = "tls")]
+pub(crate) fn with_tls(builder: SessionBuilder, tls: &ZooKeeperTls) -> SessionBuilder {
+    let options = zk_session::TlsOptions::new(&tls.ca_file);
+    builder.tls(match (&tls.cert_file, &tls.key_file) {
+        (Some(cert), Some(key)) => options.identity(cert, key),
+        _ => options,
+    })
+}
+
+/// The configuration refuses it.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn with_tls(builder: SessionBuilder, _: &ZooKeeperTls) -> SessionBuilder {
+    builder
 }
 
 /// The first connection after an upgrade in place uses what was checked.

@@ -161,16 +161,11 @@ impl From<Problems> for Error {
 
 impl From<ConnectError> for Error {
     fn from(error: ConnectError) -> Self {
-        let mut message = error.to_string();
-        if matches!(error, ConnectError::Unsupported { feature: "tls", .. }) {
-            message =
-                "this dr-worker was built without TLS; build it with the feature tls, which is on by default"
-                    .to_owned();
-        }
+        let message = error.to_string();
         let key = match error {
             ConnectError::InvalidConnectString { .. } => "zookeeper.connect",
             ConnectError::AuthFailed { .. } => "zookeeper.auth",
-            ConnectError::Tls { .. } | ConnectError::Unsupported { feature: "tls", .. } => "zookeeper.tls",
+            ConnectError::Tls { .. } => "zookeeper.tls",
             ConnectError::TimeoutTooShort { .. } => "zookeeper.session_timeout",
             ConnectError::DriverNotBuilt { .. } => "zookeeper.driver",
             ConnectError::InvalidSetting { .. } => "zookeeper",

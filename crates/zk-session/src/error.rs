@@ -88,14 +88,6 @@ pub enum ConnectError {
     /// shorter session timeout than it had.
     #[error("the session to be resumed has expired")]
     Expired,
-    /// A setting needs a feature that is not compiled in.
-    #[error("{what} is not compiled in: enable the feature {feature} of zk-session")]
-    Unsupported {
-        /// What was asked for.
-        what: &'static str,
-        /// What to enable.
-        feature: &'static str,
-    },
     /// The driver asked for is not compiled in.
     #[error("the driver {driver} is not compiled in: enable the feature of that name in zk-session")]
     DriverNotBuilt {

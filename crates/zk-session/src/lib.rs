@@ -7,6 +7,7 @@ mod backoff;
 mod driver;
 mod driver_kind;
 mod error;
+mod features;
 mod handle;
 mod instruments;
 mod lease;
@@ -38,12 +39,15 @@ pub use node::{Children, CreateMode, Created, Epoch, Node, SessionId, Stat};
 pub use operations::Recovery;
 pub use operations::administration::{ReadOp, ReadResult, Reconfiguration};
 pub use operations::multi::{MultiOp, MultiResult};
+#[cfg(feature = "tls")]
+pub use rustls;
 pub use servers::hosts::check_connect;
 pub use session::changes::{Change, ChangeKind};
 pub use session::incarnation::{Incarnation, ReliedOn, SessionPin};
 pub use session::state::SessionState;
-pub use settings::TlsOptions;
 pub use settings::secret::{Secret, SecretFileError};
+#[cfg(feature = "tls")]
+pub use settings::tls::TlsOptions;
 pub use watch::held::{HeldEphemeral, HeldStatus};
 pub use watch::lasting::ChangeWatch;
 pub use watch::stream::Watch;

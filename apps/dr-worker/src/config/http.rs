@@ -7,7 +7,7 @@ use super::{
     reader::Section,
     table::{derived, nested, nested_as, optional, table, value},
 };
-use crate::tls::{Contents, PairFiles, Tls, TlsFiles, Unusable};
+use crate::tls::{Contents, PairFiles, Tls, TlsFiles, Unusable, WITHOUT_TLS};
 
 table! {
     /// `[http]`: the worker's own endpoints.
@@ -82,7 +82,7 @@ choice! {
 impl HttpConfig {
     fn check(&mut self, section: &mut Section<'_>) {
         if cfg!(not(feature = "tls")) && section.has("tls") {
-            section.problem("tls", "this dr-worker was built without TLS; build it with the feature tls");
+            section.problem("tls", WITHOUT_TLS);
         }
         let (has_tokens, has_ca) = (self.token_file.is_some(), self.tls.client_ca_file.is_some());
         section.again("access", |section| {

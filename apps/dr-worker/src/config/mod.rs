@@ -96,7 +96,7 @@ pub use standby::{RoleChange, StandbySpec};
 pub use tokens::Tokens;
 pub use tree::Origin;
 pub use watchdog::{WatchdogConfig, WatchdogMode};
-pub use zookeeper::{Auth, Overlays, Scheme, ZooKeeperAccess, ZooKeeperConfig};
+pub use zookeeper::{Auth, Overlays, Scheme, ZooKeeperAccess, ZooKeeperConfig, ZooKeeperTls};
 pub(crate) use zookeeper::{CREDENTIALS, unreadable};
 
 pub use key::Effect;
@@ -358,7 +358,9 @@ impl Config {
         let webhooks = webhooks.filter_map(|(name, webhook)| {
             of_authorities(format!("notify.webhook.{name}.ca_file"), webhook.ca_file.as_ref()?)
         });
-        of_zookeeper(self.zookeeper.tls.as_ref()).into_iter().chain(webhooks).collect()
+        let zookeeper = self.zookeeper.tls.iter();
+        let zookeeper = zookeeper.flat_map(|tls| of_zookeeper(&tls.ca_file, tls.cert_file.as_deref()));
+        zookeeper.chain(webhooks).collect()
     }
 
     /// A sentence for an error of the verification of this worker's certificate.

@@ -9,14 +9,14 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize};
 use strategies::settings::not_known;
-use zk_session::{DriverKind, LeaseTiming, TlsOptions};
+use zk_session::{DriverKind, LeaseTiming};
 
 use super::{
     parse::{HOUR, MILLISECOND, MINUTE, Parse, SECOND, choice, made},
     reader::Section,
     table::{derived, optional, optional_nested, required, table, value},
 };
-use crate::{checked, host_fault::HostFault};
+use crate::{checked, host_fault::HostFault, tls::WITHOUT_TLS};
 
 table! {
     /// `[zookeeper]`: the ensemble and the connection to it.
@@ -57,7 +57,7 @@ table! {
         pub auth: Option<Auth> = None => optional_nested(Auth::default());
         /// TLS to the servers. All files are PEM, and are read again for each connection; the last good ones stay in use while
         /// they can't be read.
-        pub tls: Option<TlsOptions> = None => optional_nested(TlsOptions::default());
+        pub tls: Option<ZooKeeperTls> = None => optional_nested(ZooKeeperTls::default());
         /// Access to the znodes that this program creates: "creator" (the same credentials) or "open".
         /// Default: "creator" with credentials or a client certificate, else "open". Existing znodes keep their access lists.
         pub acl: ZooKeeperAccess = ZooKeeperAccess::Open => derived().example("\"creator\"");
@@ -158,20 +158,22 @@ table! {
 }
 
 table! {
-    for TlsOptions {
+    /// `[zookeeper.tls]`.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct ZooKeeperTls {
         /// The certificates of the authorities that sign the servers' certificates.
-        ca_file: PathBuf => required(
+        pub ca_file: PathBuf = PathBuf::new() => required(
             "the certificates of those that may sign the servers', as PEM"
         ).example("\"/etc/dr-worker/ca.pem\"");
         /// The client certificate, where the servers ask for one.
-        cert_file: Option<PathBuf> => optional().example("\"/etc/dr-worker/client.pem\"");
+        pub cert_file: Option<PathBuf> = None => optional().example("\"/etc/dr-worker/client.pem\"");
         /// Its key.
-        key_file: Option<PathBuf> => optional().example("\"/etc/dr-worker/client.key\"");
+        pub key_file: Option<PathBuf> = None => optional().example("\"/etc/dr-worker/client.key\"");
     }
     check check_pair;
 }
 
-fn check_pair(tls: &mut TlsOptions, section: &mut Section<'_>) {
+fn check_pair(tls: &mut ZooKeeperTls, section: &mut Section<'_>) {
     if tls.cert_file.is_some() != tls.key_file.is_some() {
         let (there, missing) =
             if tls.cert_file.is_some() { ("cert_file", "key_file") } else { ("key_file", "cert_file") };
@@ -218,7 +220,7 @@ impl Auth {
 }
 
 /// The first of these files that can't be read, with its key.
-pub(crate) fn unreadable(tls: &TlsOptions) -> Option<(&'static str, HostFault)> {
+pub(crate) fn unreadable(tls: &ZooKeeperTls) -> Option<(&'static str, HostFault)> {
     let files = [
         ("zookeeper.tls.ca_file", Some(&tls.ca_file)),
         ("zookeeper.tls.cert_file", tls.cert_file.as_ref()),
@@ -234,6 +236,9 @@ pub(crate) fn unreadable(tls: &TlsOptions) -> Option<(&'static str, HostFault)> 
 
 impl ZooKeeperConfig {
     fn check(&mut self, section: &mut Section<'_>) {
+        if cfg!(not(feature = "tls")) && section.has("tls") {
+            section.problem("tls", WITHOUT_TLS);
+        }
         if section.has("connect") && section.is_sound("connect") {
             let connect = &self.connect;
             let prefer = Some(&self.prefer).filter(|prefer| !prefer.is_empty());

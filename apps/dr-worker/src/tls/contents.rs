@@ -15,8 +15,6 @@ use rustls::{
     server::{ParsedCertificate, WebPkiClientVerifier},
 };
 
-use zk_session::TlsOptions;
-
 use super::{CERT, Certificate, Expiry, PairFiles, TlsFiles, Unusable, ZOOKEEPER_CA, ZOOKEEPER_CERT};
 use crate::{checked, host_fault::HostFault, private_file};
 
@@ -231,9 +229,8 @@ impl Tls {
 
 /// When the certificates for ZooKeeper end: that of this client, and of the authorities the one that lasts longest. Those of
 /// files that can't be used are missing; the session reports these. It blocks.
-pub(crate) fn of_zookeeper(options: Option<&TlsOptions>) -> Vec<Expiry> {
-    let Some(TlsOptions { ca_file, cert_file, .. }) = options else { return Vec::new() };
-    let leaf = cert_file.as_ref().and_then(|path| ends(path).next());
+pub(crate) fn of_zookeeper(ca_file: &Path, cert_file: Option<&Path>) -> Vec<Expiry> {
+    let leaf = cert_file.and_then(|path| ends(path).next());
     let leaf = leaf.map(|not_after| Expiry { key: ZOOKEEPER_CERT.into(), not_after });
     leaf.into_iter().chain(of_authorities(ZOOKEEPER_CA, ca_file)).collect()
 }

@@ -65,6 +65,10 @@ impl fmt::Display for Unusable {
     }
 }
 
+/// Why a configuration with TLS is refused without the feature.
+pub(crate) const WITHOUT_TLS: &str =
+    "this dr-worker was built without TLS; build it with the feature tls, which is on by default";
+
 /// How long before its end a certificate is reported.
 const SOON: u64 = 14 * 24 * 3600;
 

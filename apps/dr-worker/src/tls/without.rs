@@ -2,8 +2,6 @@
 
 use std::{borrow::Cow, path::Path};
 
-use zk_session::TlsOptions;
-
 use super::{Expiry, TlsFiles, Unusable};
 
 /// See the feature `tls`.
@@ -56,6 +54,6 @@ pub(crate) fn of_authorities(_: impl Into<Cow<'static, str>>, _: &Path) -> Optio
 }
 
 /// See the feature `tls`.
-pub(crate) fn of_zookeeper(_: Option<&TlsOptions>) -> Vec<Expiry> {
+pub(crate) fn of_zookeeper(_: &Path, _: Option<&Path>) -> Vec<Expiry> {
     Vec::new()
 }

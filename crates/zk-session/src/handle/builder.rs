@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 #[cfg(any(feature = "tls", feature = "sasl"))]
 use std::path::Path;
+#[cfg(feature = "sasl")]
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +24,13 @@ use crate::session::establish;
 use crate::session::shared::Shared;
 #[cfg(any(feature = "tls", feature = "sasl"))]
 use crate::settings::ReadFile;
+use crate::settings::Settings;
 use crate::settings::dial::{Dial, Duplex};
 use crate::settings::secret::{Auth, Secret};
-use crate::settings::{SaslDigest, SaslUser, Settings, TlsOptions};
+#[cfg(feature = "tls")]
+use crate::settings::tls::{Tls, TlsOptions};
+#[cfg(feature = "sasl")]
+use crate::settings::{SaslDigest, SaslUser};
 use crate::time::BootTime;
 
 /// Settings of a new session.
@@ -107,20 +112,31 @@ impl SessionBuilder {
         self
     }
 
-    /// Uses TLS. Needs the feature `tls`; [`ConnectError::Unsupported`] otherwise.
+    /// Uses TLS. Needs the feature `tls`.
     ///
     /// If either side refuses the other's certificate, [`connect`](Self::connect) fails at once. The cryptography is that
     /// of `ring`, even if the process has installed another provider.
+    #[cfg(feature = "tls")]
     pub fn tls(mut self, options: TlsOptions) -> Self {
-        self.settings.tls = Some(options);
+        self.settings.tls = Some(Tls::Options(options));
         self
     }
 
-    /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl`; [`ConnectError::Unsupported`]
-    /// otherwise.
+    /// Uses TLS as the caller has configured it, with a type of [`rustls`](crate::rustls): with a verifier, a key or
+    /// cryptography of its own. Needs the feature `tls`.
+    ///
+    /// Whatever it verifies is all that is verified.
+    #[cfg(feature = "tls")]
+    pub fn tls_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
+        self.settings.tls = Some(Tls::Config(config));
+        self
+    }
+
+    /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl`.
     ///
     /// The password is never sent, but the mechanism is old and weak: use it with TLS. With a wrong password
     /// [`connect`](Self::connect) fails at once.
+    #[cfg(feature = "sasl")]
     pub fn sasl_digest(mut self, user: impl Into<String>, password: impl Into<Secret>) -> Self {
         self.settings.sasl =
             Some(SaslDigest::User(SaslUser { user: user.into(), password: password.into() }));
@@ -131,6 +147,7 @@ impl SessionBuilder {
     ///
     /// The file is read again for each connection, so a changed password is used from then on. A file that can't be used is
     /// logged, and the connection uses what was read last. If it was never of use, [`connect`](Self::connect) fails.
+    #[cfg(feature = "sasl")]
     pub fn sasl_digest_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.sasl = Some(SaslDigest::File(path.into()));
         self
@@ -200,12 +217,11 @@ impl SessionBuilder {
     /// blocks while it reads.
     ///
     /// # Errors
-    /// [`ConnectError::InvalidSetting`], [`ConnectError::Unsupported`]; [`ConnectError::Tls`] and
-    /// [`ConnectError::AuthFailed`] for files that can't be used.
+    /// [`ConnectError::InvalidSetting`]; [`ConnectError::Tls`] and [`ConnectError::AuthFailed`] for files that can't be used.
     pub fn check(&self) -> Result<(), ConnectError> {
         self.settings.check()?;
         #[cfg(feature = "tls")]
-        if let Some(options) = &self.settings.tls {
+        if let Some(Tls::Options(options)) = &self.settings.tls {
             driver::tls::config(options, &self.settings.read_file)
                 .map_err(|reason| ConnectError::Tls { reason })?;
         }
@@ -239,5 +255,34 @@ impl SessionBuilder {
         let shared = Shared::new(self.settings)?;
         let closing = establish::close(&shared, ticket, BootTime::now() + within_time);
         closing.instrument(shared.span.clone()).await
+    }
+}
+
+/// What is not compiled in: the compiler names the feature.
+#[cfg(not(all(feature = "tls", feature = "sasl")))]
+#[doc(hidden)]
+#[allow(missing_docs, private_bounds, reason = "they can't be called")]
+impl SessionBuilder {
+    #[cfg(not(feature = "tls"))]
+    pub fn tls_config<T: crate::features::NeedsTls>(self, _config: T) -> Self {
+        self
+    }
+
+    /// ```compile_fail,E0277
+    /// zk_session::Session::builder("zk1").sasl_digest("operator", "hunter2");
+    /// ```
+    #[cfg(not(feature = "sasl"))]
+    pub fn sasl_digest<T: crate::features::NeedsSasl>(self, _user: T, _password: impl Into<Secret>) -> Self {
+        self
+    }
+
+    #[cfg(not(feature = "sasl"))]
+    pub fn sasl_digest_file<T: crate::features::NeedsSasl>(self, _path: T) -> Self {
+        self
+    }
+
+    #[cfg(not(any(feature = "tls", feature = "sasl")))]
+    pub fn read_files_by<T: crate::features::NeedsFiles>(self, _read: T) -> Self {
+        self
     }
 }

@@ -291,6 +291,11 @@ impl Session {
         }
     }
 
+    #[cfg(not(feature = "drill"))]
+    #[doc(hidden)]
+    #[allow(missing_docs, private_bounds, reason = "it can't be called")]
+    pub fn isolate_until<T: crate::features::NeedsDrill>(&self, _until: T) {}
+
     /// Hands the session over to another process: ends its tasks and sockets here without closing it, and returns the
     /// ticket for [`SessionBuilder::resume`]. `None` between sessions.
     ///

@@ -1,5 +1,6 @@
 //! Settings of a session, checked before anything is done.
 
+#[cfg(feature = "sasl")]
 use std::path::PathBuf;
 use std::time::Duration;
 #[cfg(any(feature = "tls", feature = "sasl"))]
@@ -21,42 +22,17 @@ pub(crate) mod dial;
 #[cfg(any(feature = "tls", feature = "sasl"))]
 pub(crate) mod renewed;
 pub(crate) mod secret;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 
 use dial::Dial;
 #[cfg(any(feature = "tls", feature = "sasl"))]
 use renewed::InUse;
-use secret::{Auth, Secret};
-
-/// TLS settings. The server's certificate must always be valid for the name in the connect string: this check can't be
-/// turned off.
-///
-/// All files are PEM. They are read again for each connection, so a renewed certificate is used from then on. Files that
-/// can't be used, for example in the middle of a renewal, are logged, and the connection uses what was read last. Without an
-/// earlier reading they are an error.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TlsOptions {
-    /// Certificates of the authorities that may have signed the servers' certificates. The system's own authorities are not
-    /// used.
-    pub ca_file: PathBuf,
-    /// This client's certificate and the chain from it to an authority that the servers accept.
-    pub cert_file: Option<PathBuf>,
-    /// The private key of that certificate, not encrypted.
-    pub key_file: Option<PathBuf>,
-}
-
-impl TlsOptions {
-    /// Servers whose certificates one of the authorities in `ca_file` has signed; this client has none.
-    pub fn new(ca_file: impl Into<PathBuf>) -> Self {
-        Self { ca_file: ca_file.into(), cert_file: None, key_file: None }
-    }
-
-    /// This client's certificate, and the key that belongs to it.
-    #[must_use]
-    pub fn identity(self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
-        Self { cert_file: Some(cert_file.into()), key_file: Some(key_file.into()), ..self }
-    }
-}
+use secret::Auth;
+#[cfg(feature = "sasl")]
+use secret::Secret;
+#[cfg(feature = "tls")]
+use tls::Tls;
 
 #[cfg(any(feature = "tls", feature = "sasl"))]
 type Read = dyn Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync;
@@ -74,6 +50,7 @@ impl fmt::Debug for ReadFile {
 }
 
 /// Where the user of SASL DIGEST-MD5 comes from.
+#[cfg(feature = "sasl")]
 #[derive(Clone, Debug)]
 pub(crate) enum SaslDigest {
     User(SaslUser),
@@ -81,7 +58,23 @@ pub(crate) enum SaslDigest {
     File(PathBuf),
 }
 
+#[cfg(feature = "sasl")]
+impl SaslDigest {
+    /// What is missing.
+    fn problem(&self) -> Option<&'static str> {
+        match self {
+            Self::User(sasl) if sasl.user.is_empty() => Some("sasl_digest: the user is empty"),
+            Self::User(sasl) if std::str::from_utf8(sasl.password.expose()).is_err() => {
+                Some("sasl_digest: the password is not UTF-8")
+            }
+            Self::File(path) if path.as_os_str().is_empty() => Some("sasl_digest_file: the path is empty"),
+            _ => None,
+        }
+    }
+}
+
 /// A user of SASL DIGEST-MD5.
+#[cfg(feature = "sasl")]
 #[derive(Clone, Debug)]
 pub(crate) struct SaslUser {
     pub(crate) user: String,
@@ -102,9 +95,11 @@ pub(crate) struct Settings {
     pub(crate) driver: DriverKind,
     pub(crate) auth: Vec<Auth>,
     pub(crate) acl: Acl,
-    pub(crate) tls: Option<TlsOptions>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Tls>,
     #[cfg(feature = "tls")]
     pub(crate) tls_in_use: Arc<Mutex<Option<InUse<Arc<rustls::ClientConfig>>>>>,
+    #[cfg(feature = "sasl")]
     pub(crate) sasl: Option<SaslDigest>,
     #[cfg(feature = "sasl")]
     pub(crate) sasl_in_use: Arc<Mutex<Option<InUse<SaslUser>>>>,
@@ -129,9 +124,11 @@ impl Settings {
             driver: DriverKind::default(),
             auth: Vec::new(),
             acl: Acl::default(),
+            #[cfg(feature = "tls")]
             tls: None,
             #[cfg(feature = "tls")]
             tls_in_use: Arc::default(),
+            #[cfg(feature = "sasl")]
             sasl: None,
             #[cfg(feature = "sasl")]
             sasl_in_use: Arc::default(),
@@ -170,42 +167,34 @@ impl Settings {
                 self.max_request
             ));
         }
-        for (wanted, what, built, feature) in [
-            (self.tls.is_some(), "TLS", cfg!(feature = "tls"), "tls"),
-            (self.sasl.is_some(), "SASL", cfg!(feature = "sasl"), "sasl"),
-        ] {
-            if wanted && !built {
-                return Err(ConnectError::Unsupported { what, feature });
-            }
+        #[cfg(feature = "tls")]
+        if let Some(problem) = self.tls.as_ref().and_then(Tls::problem) {
+            return invalid(problem);
         }
-        if let Some(tls) = &self.tls {
-            if tls.cert_file.is_some() != tls.key_file.is_some() {
-                return invalid("tls: only one of cert_file and key_file is given: give both or neither");
-            }
-            if tls.ca_file.as_os_str().is_empty() {
-                return invalid("tls: ca_file is missing: it is needed to verify the servers");
-            }
+        #[cfg(feature = "sasl")]
+        if let Some(problem) = self.sasl.as_ref().and_then(SaslDigest::problem) {
+            return invalid(problem);
         }
-        match &self.sasl {
-            Some(SaslDigest::User(sasl)) if sasl.user.is_empty() => {
-                return invalid("sasl_digest: the user is empty");
-            }
-            Some(SaslDigest::User(sasl)) if std::str::from_utf8(sasl.password.expose()).is_err() => {
-                return invalid("sasl_digest: the password is not UTF-8");
-            }
-            Some(SaslDigest::File(path)) if path.as_os_str().is_empty() => {
-                return invalid("sasl_digest_file: the path is empty");
-            }
-            _ => {}
-        }
-        let has_certificate = self.tls.as_ref().is_some_and(|tls| tls.cert_file.is_some());
-        if self.acl.names_creator() && self.auth.is_empty() && self.sasl.is_none() && !has_certificate {
+        if self.acl.names_creator() && !self.has_credentials() {
             return invalid(format!(
                 "acl is {:?}, and the session has no credentials to identify the creator: add some, for example by auth",
                 self.acl
             ));
         }
         Ok(connect)
+    }
+
+    /// Whether the servers may know this client by something.
+    fn has_credentials(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.tls.as_ref().is_some_and(Tls::has_certificate) {
+            return true;
+        }
+        #[cfg(feature = "sasl")]
+        if self.sasl.is_some() {
+            return true;
+        }
+        !self.auth.is_empty()
     }
 }
 
@@ -268,13 +257,11 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn halves_are_refused() {
-        let half = TlsOptions { key_file: Some("/key.pem".into()), ..TlsOptions::new("/ca.pem") };
-        for tls in [half, TlsOptions::new("")] {
-            let settings = Settings { tls: Some(tls), ..Settings::new("localhost".to_owned()) };
-            let error = settings.check().unwrap_err();
-            assert!(matches!(error, ConnectError::InvalidSetting { .. }), "{error}");
-        }
+    fn the_file_of_the_authorities_is_not_to_be_left_out() {
+        let mut settings = Settings::new("localhost".to_owned());
+        settings.tls = Some(Tls::Options(tls::TlsOptions::new("")));
+        let error = settings.check().unwrap_err();
+        assert!(matches!(error, ConnectError::InvalidSetting { .. }), "{error}");
     }
 
     #[test]

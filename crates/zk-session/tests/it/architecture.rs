@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zk_session::{
     ChildrenWatch, ConnectError, DataWatch, HeldEphemeral, Incarnation, LeaseKeeper, OpError, Session,
-    SessionBuilder, SessionPin, TlsOptions,
+    SessionBuilder, SessionPin,
 };
 
 /// Each file of the crate's sources.
@@ -105,5 +105,6 @@ fn the_public_types_are_send_and_sync() {
     check::<HeldEphemeral>();
     check::<OpError>();
     check::<ConnectError>();
-    check::<TlsOptions>();
+    #[cfg(feature = "tls")]
+    check::<zk_session::TlsOptions>();
 }

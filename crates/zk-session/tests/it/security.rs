@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::common::{Bed, PATIENCE, TICK, forbid_deletions_below_the_root, soon, wait_for};
 use zk_session::{
     Acl, AclEntry, ConnectError, CreateMode, DriverKind, HeldStatus, Id, Lease, Lock, MultiOp, OpError,
-    Recovery, Secret, Session, TlsOptions, WatchError, permission,
+    Recovery, Secret, Session, WatchError, permission,
 };
 use zk_testkit::Op;
 
@@ -17,7 +17,6 @@ on_each_server!(
     credentials_come_from_a_file_and_survive_a_reconnect,
     credentials_that_a_server_refuses_are_an_error_at_once,
     an_access_list_without_credentials_is_refused_before_anything_is_sent,
-    tls_and_sasl_have_to_be_compiled_in,
     a_root_that_forbids_deletions_keeps_no_lease_from_coming,
     a_znode_in_the_way_of_the_heartbeats_is_named_and_no_heartbeat_prolongs_a_lease,
     a_watch_on_what_may_not_be_read_does_not_storm,
@@ -188,26 +187,6 @@ async fn an_access_list_without_credentials_is_refused_before_anything_is_sent(d
     let builder = Session::builder("127.0.0.1:1").driver(driver).acl(Acl::CreatorAll);
     let error = builder.connect().await.unwrap_err();
     assert!(matches!(error, ConnectError::InvalidSetting { .. }), "{error}");
-}
-
-async fn tls_and_sasl_have_to_be_compiled_in(driver: DriverKind) {
-    let builder = || Session::builder("127.0.0.1:1").driver(driver).connect_timeout(TICK);
-    let tls = TlsOptions::new("/nowhere/ca.pem");
-    for (what, built, builder) in [
-        ("TLS", cfg!(feature = "tls"), builder().tls(tls)),
-        ("SASL", cfg!(feature = "sasl"), builder().sasl_digest("operator", "hunter2")),
-    ] {
-        let error = builder.connect().await.unwrap_err();
-        if built {
-            // As far as its file, or as the network, where nobody is.
-            let expected = matches!(error, ConnectError::Tls { .. } | ConnectError::Unreachable { .. });
-            assert!(expected, "{error}");
-            continue;
-        }
-        assert!(matches!(error, ConnectError::Unsupported { .. }), "{error}");
-        let said = error.to_string();
-        assert!(said.contains(what) && said.contains(&what.to_lowercase()), "{said}");
-    }
 }
 
 /// The heartbeats are deletions below a znode that does not exist, so no access list is asked.

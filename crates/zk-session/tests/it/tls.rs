@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::common::{PATIENCE, TICK, TIMEOUT, wait_state};
@@ -272,9 +273,7 @@ async fn files_that_are_no_use_are_named() {
         error.to_string()
     };
     let nowhere = TlsOptions::new("/nowhere/ca.pem");
-    let mut half = pki.options("ca", Some("client"));
-    half.key_file = None;
-    assert!(connect(half).await.contains("only one of cert_file and key_file"));
+    assert!(connect(TlsOptions::new("")).await.contains("ca_file is missing"));
     // These are read once there is somebody to talk to.
     let bed = TlsBed::start("none", "TLSv1.2").await;
     let swapped = pki.options("ca", None).identity(pki.path("client.key"), pki.path("client.pem"));
@@ -287,6 +286,98 @@ async fn files_that_are_no_use_are_named() {
         let error = bed.builder(options).connect().await.unwrap_err();
         assert!(matches!(&error, ConnectError::Tls { reason } if reason.contains(file)), "{error}");
         assert!(started.elapsed() < PATIENCE / 3);
+    }
+}
+
+#[tokio::test]
+async fn certificates_and_keys_may_come_from_memory() {
+    let bed = TlsBed::start("need", "TLSv1.2").await;
+    let read = |name: &str| bed.pki.read(name);
+    let options = TlsOptions::from_pem(read("ca.pem"));
+    let session = bed
+        .builder(options.clone().identity_pem(read("client.pem"), read("client.key")))
+        .acl(Acl::CreatorAll)
+        .connect()
+        .await
+        .unwrap();
+    session.create("/mine", "", CreateMode::Persistent).await.unwrap();
+    assert!(bed.proxy.cut().await > 0);
+    assert!(session.get("/mine").await.unwrap().is_some());
+    session.close(PATIENCE).await;
+
+    let foreign = bed.builder(TlsOptions::from_pem(read("foreign-ca.pem")));
+    bed.assert_refused("of another authority", foreign, &["UnknownIssuer"]).await;
+    let swapped = options.clone().identity_pem(read("client.key"), read("client.pem"));
+    let mixed = options.identity_pem(read("client.pem"), read("other-client.key"));
+    let key = String::from_utf8(read("client.key")).unwrap();
+    for wrong in [TlsOptions::from_pem("no certificate"), swapped, mixed] {
+        let shown = format!("{wrong:?}");
+        let error = bed.builder(wrong).check().unwrap_err();
+        assert!(matches!(&error, ConnectError::Tls { reason } if reason.contains("given")), "{error}");
+        let told = format!("{shown} {error} {error:?}");
+        assert!(!key.lines().filter(|line| !line.starts_with('-')).any(|line| told.contains(line)), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn the_callers_configuration_is_used_as_it_is() {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+    use rustls::{ClientConfig, RootCertStore};
+    use zk_session::rustls;
+
+    let bed = TlsBed::start("need", "TLSv1.2").await;
+    let config = |ca: &str| {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(bed.pki.path(ca)).unwrap()).unwrap();
+        let ring = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(ring);
+        builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots)
+    };
+    let chain = vec![CertificateDer::from_pem_file(bed.pki.path("client.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(bed.pki.path("client.key")).unwrap();
+    let mine = Arc::new(config("ca.pem").with_client_auth_cert(chain, key).unwrap());
+    let plain = || Session::builder(format!("localhost:{}", bed.proxy.addr().port()));
+    let builder = |config| plain().session_timeout(TIMEOUT).tick_time(TICK).tls_config(config);
+    // By its certificate, the servers know the creator.
+    let session = builder(mine).acl(Acl::CreatorAll).connect().await.unwrap();
+    session.create("/mine", "", CreateMode::Persistent).await.unwrap();
+    assert!(bed.proxy.cut().await > 0);
+    assert!(session.get("/mine").await.unwrap().is_some());
+    session.close(PATIENCE).await;
+
+    let nobody = Arc::new(config("ca.pem").with_no_client_auth());
+    let error = builder(Arc::clone(&nobody)).acl(Acl::CreatorAll).check().unwrap_err();
+    assert!(matches!(error, ConnectError::InvalidSetting { .. }), "{error}");
+    bed.assert_refused("no certificate", builder(nobody), &["received fatal alert"]).await;
+    let foreign = Arc::new(config("foreign-ca.pem").with_no_client_auth());
+    bed.assert_refused("of another authority", builder(foreign), &["UnknownIssuer"]).await;
+}
+
+/// Where this process is to find its server; unset in the others.
+const PORT: &str = "ZK_SESSION_TEST_TLS_PORT";
+
+#[tokio::test]
+async fn a_process_with_the_systems_authorities() {
+    let Ok(port) = std::env::var(PORT) else { return };
+    let builder = Session::builder(format!("localhost:{port}")).tls(TlsOptions::system_roots());
+    let connected = builder.session_timeout(TIMEOUT).tick_time(TICK).connect().await;
+    println!("{}", connected.map_or_else(|error| error.to_string(), |_| "connected".to_owned()));
+}
+
+/// The environment says which these are.
+#[tokio::test]
+async fn the_systems_authorities_are_those_that_programs_of_the_system_trust() {
+    let bed = TlsBed::start("none", "TLSv1.2").await;
+    for (ca, expected) in [("ca.pem", "connected"), ("foreign-ca.pem", "UnknownIssuer")] {
+        let process = tokio::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tls::a_process_with_the_systems_authorities", "--nocapture"])
+            .env(PORT, bed.proxy.addr().port().to_string())
+            .env("SSL_CERT_FILE", bed.pki.path(ca))
+            .env_remove("SSL_CERT_DIR")
+            .output();
+        let output = process.await.unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains(expected), "{ca}: {printed}");
     }
 }
 

@@ -32,15 +32,15 @@ impl WorkerSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Auth, Scheme};
+    use crate::config::{Auth, Scheme, ZooKeeperTls};
     use std::time::Duration;
-    use zk_session::{SessionId, TlsOptions};
+    use zk_session::SessionId;
 
     #[test]
     fn it_survives_the_way_to_the_guard_and_shows_no_password() {
         let servers = Servers::example(
             Some(Auth { scheme: Scheme::Sasl, credentials_file: "/etc/dr/credentials".into() }),
-            Some(TlsOptions::new("/ca.pem")),
+            Some(ZooKeeperTls { ca_file: "/ca.pem".into(), cert_file: None, key_file: None }),
         );
         let password: Vec<u8> = (100..116).collect();
         let ticket =

@@ -12,6 +12,7 @@ use super::facts::{Facts, JobFacts, SessionConfig, SessionFacts};
 use crate::{
     commands::{Operator, servers},
     config::{Config, OperatorConfig, Sources, ZooKeeperAccess, ZooKeeperConfig},
+    connect,
     error::Error,
     wall::unix_ms,
 };
@@ -129,7 +130,7 @@ async fn ignores_access_lists(session: &Incarnation, config: &ZooKeeperConfig) -
     }
     let mut stranger = Session::builder(&config.connect).connect_timeout(STRANGER_WITHIN).acl(Acl::Open);
     if let Some(tls) = &config.tls {
-        stranger = stranger.tls(tls.clone());
+        stranger = connect::with_tls(stranger, tls);
     }
     let stranger = stranger.connect().await.ok()?;
     let answer = tokio::time::timeout(STRANGER_WITHIN, stranger.get(&config.root)).await;
