@@ -115,6 +115,12 @@ impl TestServer {
         self.at(server, |cluster| cluster.data(server, path))
     }
 
+    /// The names of a znode's children on one server, sorted, regardless of access lists; `None` without a znode.
+    #[must_use]
+    pub fn children(&self, server: usize, path: &str) -> Option<Vec<String>> {
+        self.at(server, |cluster| cluster.children(server, path))
+    }
+
     // Servers.
 
     /// Ends a server and keeps its data: its connections are reset, and new ones refused, as

@@ -110,6 +110,19 @@ async fn a_multi_that_fails_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_test_sees_the_children_of_a_znode_without_a_client() {
+    let (server, [mut client, mut other]) = start(Release::V3_8).await;
+    for path in ["/queue", "/queue/b", "/queue/a"] {
+        assert_eq!(client.create(path, 0).unwrap(), OK);
+    }
+    assert_eq!(other.create("/queue/c", 1).unwrap(), OK);
+    assert_eq!(server.children(0, "/queue").unwrap(), ["a", "b", "c"]);
+    assert_eq!(other.do_it(&Request::CloseSession).unwrap(), OK);
+    assert_eq!(server.children(0, "/queue").unwrap(), ["a", "b"]);
+    assert_eq!((server.children(0, "/queue/a"), server.children(0, "/none")), (Some(vec![]), None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_watch_of_once_fires_once() {
     let (server, [mut client, _other]) = start(Release::V3_8).await;
     assert_eq!(client.create("/a", 0).unwrap(), OK);

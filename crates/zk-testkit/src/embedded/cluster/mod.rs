@@ -254,6 +254,12 @@ impl Cluster {
         Some(node.data.as_deref().unwrap_or_default().to_vec())
     }
 
+    pub(crate) fn children(&self, server: usize, path: &str) -> Option<Vec<String>> {
+        let mut names: Vec<String> = self.replicas[server].tree.get(path)?.children.iter().cloned().collect();
+        names.sort_unstable();
+        Some(names)
+    }
+
     fn shown(&self) -> Duration {
         self.clock.read(self.now)
     }
