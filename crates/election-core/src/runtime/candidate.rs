@@ -82,6 +82,23 @@ impl Candidate {
     /// Tasks that `work` has spawned continue after it was dropped, and so does code that never awaits. If the work
     /// needs more than being dropped to end, use a [`Handler`].
     ///
+    /// In a task of its own, write `async move`: the compiler does not accept a closure there that borrows what it uses
+    /// ("implementation of `Send` is not general enough").
+    ///
+    /// ```no_run
+    /// use election_core::{Candidate, ElectionConfig, Leadership, session::Session};
+    ///
+    /// # async fn write(_: &str, _: u64) -> Result<(), std::io::Error> { Ok(()) }
+    /// # fn run(session: &Session, target: String) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut candidate = Candidate::new(session, ElectionConfig::queue("/app/report", "host-1")?);
+    /// tokio::spawn(async move {
+    ///     let work = async move |leadership: &Leadership| write(&target, leadership.fencing_token()).await;
+    ///     candidate.run_while_leading(work).await
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`RunError::Failed`] when `work` has failed, which counts as a failure of this member; [`RunError::Campaign`] as
     /// [`campaign`](Self::campaign).

@@ -22,6 +22,45 @@ use crate::{
 /// `stop` is called exactly once for each leadership, at any time. The future of the call in progress is dropped before
 /// that. Leadership is released only after `stop` has returned.
 ///
+/// ```no_run
+/// use election_core::{
+///     Election, ElectionConfig, Handler, Leadership,
+///     handler::{Failure, StopOrder},
+///     session::Session,
+/// };
+///
+/// # struct Store;
+/// # impl Store {
+/// #     async fn claim(&self, _: u64) -> Result<(), std::io::Error> { Ok(()) }
+/// #     async fn serve(&self) -> Result<(), std::io::Error> { Ok(()) }
+/// #     async fn close(&self) {}
+/// # }
+/// struct Primary {
+///     store: Store,
+/// }
+///
+/// impl Handler for Primary {
+///     async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
+///         // From here on the store refuses the writes of former leaders.
+///         self.store.claim(leadership.fencing_token()).await.map_err(|error| Failure::new(error.to_string()))
+///     }
+///
+///     async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
+///         self.store.serve().await.map_err(|error| Failure::new(error.to_string()))
+///     }
+///
+///     async fn stop(&self, _: &StopOrder) {
+///         self.store.close().await; // within the stop budget of the policy
+///     }
+/// }
+///
+/// # async fn run(session: Session, store: Store) -> Result<(), Box<dyn std::error::Error>> {
+/// let election = Election::join(session, ElectionConfig::queue("/app/store", "host-1")?, Primary { store });
+/// println!("not a member any more: {}", election.ended().await);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// A panic in a call ends the election with [`Ended::HandlerPanicked`](super::Ended::HandlerPanicked) and *without* a
 /// release, because the state of the work is then unknown.
 pub trait Handler: Send + Sync + 'static {
