@@ -2,4 +2,5 @@
 
 pub(crate) mod builder;
 pub(crate) mod lease_keeper;
+mod operations;
 pub(crate) mod session;
