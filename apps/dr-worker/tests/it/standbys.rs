@@ -80,8 +80,11 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
         change("promote", "$DR_ROLE $DR_TERM $DR_FENCING_TOKEN $(cat $DR_LEADERSHIP_FILE)")
     );
     let demote = format!("job.orders.standby.demote={}", change("demote", "$DR_TERM"));
-    let follow =
-        format!("job.orders.standby.follow={}", change("follow", "$DR_LEADER $DR_LEADER_SITE $DR_TERM"));
+    // The first try of each member fails: it is told again.
+    let tried = "$JOURNALS/$DR_MEMBER.tried";
+    let tried = format!("$([ -e {tried} ] || {{ touch {tried}; kill $$; }})");
+    let told = format!("{tried}$DR_LEADER $DR_LEADER_SITE $DR_TERM");
+    let follow = format!("job.orders.standby.follow={}", change("follow", &told));
     let settings = [promote.as_str(), &demote, &follow];
     let mut east = stage.standby_worker("east-1", "east", &settings);
     until("the first leads", || leads(&east));

@@ -235,6 +235,7 @@ impl Standby {
     /// Tells the running standby who leads. Returns when it is not the standby any more.
     async fn attend(&self, run: &Arc<JobRun>, mut told: RoleFacts) {
         let mut turns = self.turns.subscribe();
+        let mut pause: Option<Duration> = None;
         loop {
             turns.borrow_and_update();
             let (is_own, leader) = {
@@ -254,15 +255,24 @@ impl Standby {
                         }
                     }
                 };
-                tokio::select! {
-                    followed = self.follow(run, &leader) => {
-                        if let Err(why) = followed {
-                            tracing::warn!(job = self.env.job, "the standby does not follow the new leader: {why}");
-                        }
-                    }
+                let followed = tokio::select! {
+                    followed = self.follow(run, &leader) => followed,
                     () = taken => continue,
+                };
+                match followed {
+                    Ok(()) => (told, pause) = (leader, None),
+                    // It may not answer yet. What has changed meanwhile counts at once.
+                    Err(why) => {
+                        let restart = self.keys().1.restart;
+                        let next = pause.map_or(restart.backoff, |last| (2 * last).min(restart.backoff_max));
+                        tracing::warn!(
+                            job = self.env.job,
+                            "the standby does not follow the new leader, and is told again in {next:?}: {why}"
+                        );
+                        pause = Some(next);
+                        let _: Result<_, _> = tokio::time::timeout(next, turns.changed()).await;
+                    }
                 }
-                told = leader;
                 continue;
             }
             if turns.changed().await.is_err() {
