@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// With every feature: `bytes`, `smallvec`, `thiserror`, `md-5`, and what these are made of. No runtime, no socket, no clock,
+/// With every feature: `bytes`, `smallvec`, `thiserror`, `md-5`, `serde`, and what these are made of. No runtime, no socket, no clock,
 /// no randomness.
 #[test]
 fn nothing_with_io_is_among_the_dependencies() {
@@ -30,6 +30,9 @@ fn nothing_with_io_is_among_the_dependencies() {
         "md-5",
         "proc-macro2",
         "quote",
+        "serde",
+        "serde_core",
+        "serde_derive",
         "smallvec",
         "syn",
         "thiserror",
