@@ -555,7 +555,7 @@ async fn queued(rig: &Rig, name: &str, stop: Stop) -> bool {
         "permit" => stop.apply(permits.acquire()).await.map(|got| got.map(Some)),
         _ => stop.apply(permits.try_acquire()).await,
     };
-    let ended = guard.map(|got| assert!(got.unwrap().is_some(), "nobody else asks")).is_some();
+    let ended = guard.map(|got| assert!(got.unwrap().is_some(), "no other client asks")).is_some();
     let other = ReadWriteLock::new(&rig.observer, &path);
     soon("the lock", other.write()).await.unwrap().release().await.unwrap();
     ended

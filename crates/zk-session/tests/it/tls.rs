@@ -345,10 +345,10 @@ async fn the_callers_configuration_is_used_as_it_is() {
     assert!(session.get("/mine").await.unwrap().is_some());
     session.close(PATIENCE).await;
 
-    let nobody = Arc::new(config("ca.pem").with_no_client_auth());
-    let error = builder(Arc::clone(&nobody)).acl(Acl::CreatorAll).check().unwrap_err();
+    let anonymous = Arc::new(config("ca.pem").with_no_client_auth());
+    let error = builder(Arc::clone(&anonymous)).acl(Acl::CreatorAll).check().unwrap_err();
     assert!(matches!(error, ConnectError::InvalidSetting { .. }), "{error}");
-    bed.assert_refused("no certificate", builder(nobody), &["received fatal alert"]).await;
+    bed.assert_refused("no certificate", builder(anonymous), &["received fatal alert"]).await;
     let foreign = Arc::new(config("foreign-ca.pem").with_no_client_auth());
     bed.assert_refused("of another authority", builder(foreign), &["UnknownIssuer"]).await;
 }

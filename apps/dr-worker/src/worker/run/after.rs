@@ -83,12 +83,12 @@ impl Order {
         }
         match self.look(before).await {
             Ok(services) => services.iter().find_map(|(job, service)| service.in_the_way(job)),
-            Err(why) => Some(why.to_string()),
+            Err(why) => Some(format!("the jobs before it can't be read: {why}")),
         }
     }
 
     /// Reads whether these jobs serve.
-    async fn look(&self, jobs: Vec<String>) -> Result<Vec<(String, Service)>, AdminError> {
+    async fn look(&self, jobs: Vec<String>) -> Result<Vec<(String, Service)>, String> {
         let read = async {
             let observer = Attempts::over(&self.session).look().await?;
             let mut services = Vec::new();
@@ -99,9 +99,12 @@ impl Order {
                 };
                 services.push((job, service));
             }
-            Ok(services)
+            Ok::<_, AdminError>(services)
         };
-        timeout(WRITTEN_WITHIN, read).await.unwrap_or(Err(AdminError::TooManyRaces))
+        match timeout(WRITTEN_WITHIN, read).await {
+            Ok(read) => read.map_err(|why| why.to_string()),
+            Err(_) => Err("no answer in time".to_owned()),
+        }
     }
 
     /// Why the program is to stop now.
