@@ -82,6 +82,9 @@ pub(crate) struct ContestCandidacy {
     /// The last creation had no answer: a znode of that attempt is this member's.
     #[serde(skip)]
     unanswered: bool,
+    /// A creation whose connection was lost may still be on its way from another server: no write of this session has been
+    /// answered since.
+    may_arrive: bool,
     /// Single: of the parent of the leader znode.
     generation: Generation,
     /// Single: how often the creation was refused because the leader znode exists, since it was last read as present.

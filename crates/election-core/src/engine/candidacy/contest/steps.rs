@@ -102,10 +102,10 @@ impl ContestCandidacy {
         false
     }
 
-    /// Looks for what it has created before it creates nothing for a while. A creation that was not answered may still be
-    /// on its way from another server; after a write of this session it is refused.
+    /// Looks for what it has created before it creates nothing for a while. A creation that may still arrive is refused
+    /// after a write of this session.
     fn seek_last(&self, core: &Core, then: AfterSeek) -> ContestStep {
-        if !self.unanswered {
+        if !self.may_arrive {
             return ContestStep::Seek(then);
         }
         let parent =
@@ -189,6 +189,7 @@ impl ContestCandidacy {
         self.written.clone_from(&data);
         self.attempts += 1;
         self.unanswered = true;
+        self.may_arrive = true;
         Some(match Line::queue(core) {
             Some(queue) => queue.create(self.attempts, data),
             None => {
@@ -208,6 +209,9 @@ impl ContestCandidacy {
     }
 
     pub(super) fn step_done(&mut self, core: &mut Core, leader: &mut OwnLeadership, outcome: &Outcome) {
+        let writes =
+            matches!(self.step, ContestStep::Create | ContestStep::Drop(..) | ContestStep::DropLeftover(_));
+        let answered = !matches!(outcome, Outcome::Unknown(_) | Outcome::NotApplied(_));
         match (self.step.clone(), outcome) {
             (_, Outcome::NotApplied(why)) => core.delayed(Part::Candidacy, why),
             (ContestStep::ListLeftovers, Outcome::Names(names)) => {
@@ -301,11 +305,12 @@ impl ContestCandidacy {
             (ContestStep::Leading, Outcome::Names(names)) => self.ranked_again(core, leader, names),
             (_, outcome) => core.delayed(Part::Candidacy, outcome),
         }
+        self.may_arrive &= !(writes && answered);
     }
 
     /// Whether a single znode was created on this session, and it is known.
     fn created_one(&self) -> bool {
-        self.attempts == 1 && !self.unanswered
+        self.attempts == 1 && !self.unanswered && !self.may_arrive
     }
 
     fn look_at_leftovers(&mut self, names: Vec<String>) {
