@@ -1,7 +1,8 @@
 #!/bin/sh -eu
 # A server of Valkey or Redis as a job with standbys. Environment: ADDRESS and data (DIR) of this node, PORT, worker (HTTP).
 command -v valkey-server >/dev/null && kind=valkey || kind=redis
-cli() { timeout 5 "$kind-cli" -h "$ADDRESS" -p "$PORT" "$@"; }
+# Without -e an answer that is an error, as while data is loaded, would count as success.
+cli() { timeout 5 "$kind-cli" -e -h "$ADDRESS" -p "$PORT" "$@"; }
 serve() { exec "$kind-server" ${CONF:-} --bind "$ADDRESS" --port "$PORT" --dir "$DIR" --appendonly yes --save '' "$@"; }
 # position HOST PORT: the role of a server, the id and the end of its history, and the host and port that it replicates.
 position() {
