@@ -11,6 +11,7 @@ mod drill;
 mod drill_modes;
 mod duplicates;
 mod election;
+mod evacuation;
 mod examples;
 mod explain;
 mod failover;

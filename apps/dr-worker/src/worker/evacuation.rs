@@ -331,14 +331,18 @@ impl<'a> Carrier<'a> {
         let longest = longest_move(&self.operator, &step.job);
         let until = BootTime::now() + filed.request.valid_for() + longest;
         match filed.request.kind {
-            RequestKind::Failover => self.decide_without_elector(&filed, paths, until).await?,
+            RequestKind::Failover => self.decide_without_elector(plan, &filed, paths, until).await?,
             _ => drop(moves::until_begun(&self.operator, paths, &filed, until).await?),
         }
         if !step.back {
             // From now on no later change of leadership returns.
             self.drain(at, step.request.as_ref(), true).await?;
         }
-        let last = election_admin::follow(self.session, paths, &filed.which, until, |_| {}).await;
+        let last = tokio::select! {
+            last = election_admin::follow(self.session, paths, &filed.which, until, |_| {}) => last,
+            // No elector may be left that writes the outcome.
+            led = self.until_led(plan, step, paths), if plan.is_forced() => return led.map(|()| String::new()),
+        };
         let last = match last {
             Ok(last) => last.map_or(filed.request.state, |last| last.state),
             Err(AdminError::Refused(_)) => return Ok(format!("request {name} is gone, with its outcome")),
@@ -351,14 +355,30 @@ impl<'a> Carrier<'a> {
         Ok(last.failure().unwrap_or_else(|| filed.request.kind.progress(&last)))
     }
 
-    /// A failover must not depend on an elector: if none begins it, this worker decides.
+    /// Until the job leads where it should.
+    async fn until_led(&self, plan: &Evacuation, step: &EvacuationStep, paths: &Paths) -> Result<(), Error> {
+        loop {
+            let (_, state) = gather_election(&self.operator, paths).await?;
+            if let Some(StepOutcome::Leads(_)) = arrived(plan, step, &state, "") {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// A failover must not depend on an elector: if none begins it, this worker decides. An elector of the lost site is not
+    /// waited for.
     async fn decide_without_elector(
         &self,
+        plan: &Evacuation,
         filed: &FiledRequest,
         paths: &Paths,
         until: BootTime,
     ) -> Result<(), Error> {
-        let by = BootTime::now() + moves::PATIENCE;
+        let snapshot = self.operator.observer().await?.snapshot(paths).await?;
+        let elector = snapshot.members.iter().find(|member| Some(&member.member) == snapshot.elector());
+        let is_lost = elector.is_some_and(|elector| elector.site == plan.site);
+        let by = BootTime::now() + if is_lost { Duration::ZERO } else { moves::PATIENCE };
         let begun = moves::until_begun(&self.operator, paths, filed, by).await?;
         if begun.is_none_or(|request| request.state != RequestState::Pending) {
             return Ok(());

@@ -8,7 +8,7 @@
 //!
 //! How far it is as a whole follows from its steps, so no death can leave the two in disagreement.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::znodes::{Evacuation, EvacuationLeader, EvacuationState as State, EvacuationStep};
 
@@ -64,6 +64,13 @@ impl Evacuation {
         let is_due = |step: &EvacuationStep| step.state == State::Waiting && step.after.iter().all(is_done);
         let steps = self.steps.iter().enumerate().filter(|(_, step)| !is_stopped && is_due(step));
         steps.map(|(at, _)| at).collect()
+    }
+
+    /// Whether an order to begin that other one asks for what is under way.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        let what = |plan: &Self| (plan.site.clone(), plan.to_site.clone(), plan.force, plan.now);
+        let jobs = |plan: &Self| plan.steps.iter().map(|step| step.job.clone()).collect::<BTreeSet<_>>();
+        !self.undo && what(self) == what(other) && jobs(self) == jobs(other)
     }
 
     /// Whether jobs are moved by force. A move back never is: the site is there again.

@@ -1,7 +1,7 @@
 //! The record of the last evacuation, in ZooKeeper.
 
 use election_admin::{AdminError, Attempts, Known, Observer};
-use election_core::Paths;
+use election_core::{Paths, config::SiteId};
 use zk_session::Session;
 
 use super::course::EvacuationPhase;
@@ -20,7 +20,19 @@ pub(crate) async fn read(session: &Session, paths: &Paths) -> Result<Option<Evac
     Ok(known.record()?)
 }
 
-/// Begins an evacuation, unless one is under way.
+/// What becomes of an order to begin this one: it joins the one that is under way if that is the same. `None` if none is.
+///
+/// # Errors
+/// Another one is under way.
+pub(crate) fn joined(present: Option<Evacuation>, plan: &Evacuation) -> Result<Option<Evacuation>, Error> {
+    match present.filter(|present| present.phase() == EvacuationPhase::Running) {
+        Some(present) if present.is_same_as(plan) => Ok(Some(present)),
+        Some(present) => Err(under_way(&present, &plan.site)),
+        None => Ok(None),
+    }
+}
+
+/// Begins an evacuation, or joins the same one.
 ///
 /// # Errors
 /// Why it was not begun.
@@ -39,10 +51,11 @@ pub(crate) async fn begin(
             if present.at_ms == plan.at_ms && present.by == plan.by && present.site == plan.site {
                 return Ok(present);
             }
-            if present.phase() == EvacuationPhase::Running {
-                return Err(under_way(&present));
+            let least = present.at_ms.saturating_add(1);
+            if let Some(present) = joined(Some(present), &plan)? {
+                return Ok(present);
             }
-            plan.at_ms = plan.at_ms.max(present.at_ms.saturating_add(1));
+            plan.at_ms = plan.at_ms.max(least);
         }
         known.make_parents(observer.session()).await?;
         if attempts.write([known.replace(&plan).map_err(AdminError::from)?]).await? {
@@ -92,15 +105,24 @@ pub(crate) async fn change(
     }
 }
 
-fn under_way(present: &Evacuation) -> Error {
+fn under_way(present: &Evacuation, wanted: &SiteId) -> Error {
     let (site, by) = (&present.site, &present.by);
-    let undo = Typed::verb("evacuate").arg(site).arg("--undo");
-    let verb = if present.undo { "undone" } else { "under way" };
-    Error::NotNow(format!("the evacuation of site {site} by {by} is {verb}; wait for its end, or `{undo}`"))
+    let verb = if present.undo { "being undone" } else { "under way" };
+    let why = match site == wanted {
+        true => "this one has other jobs or options",
+        false => "one site is emptied at a time: the other one takes its jobs",
+    };
+    let undo = match present.undo {
+        true => String::new(),
+        false => format!(", or turn it back with `{}`", Typed::verb("evacuate").arg(site).arg("--undo")),
+    };
+    Error::NotNow(format!(
+        "the evacuation of site {site} by {by} is {verb}, and {why}; wait for its end{undo}"
+    ))
 }
 
 /// An evacuation without a step, that begins now.
-pub(crate) fn new(site: &election_core::config::SiteId, by: &str, reason: Option<&str>) -> Evacuation {
+pub(crate) fn new(site: &SiteId, by: &str, reason: Option<&str>) -> Evacuation {
     let mut plan = Evacuation::new(site.clone(), by, unix_ms());
     plan.reason = reason.map(str::to_owned);
     plan

@@ -89,6 +89,14 @@ impl Operation for Evacuate {
             let text = shown.forecast();
             return Ok(Ask::Deed(None, Box::pin(async { Ok(Report::new(shown, text)) })));
         }
+        let present = store::read(&of.operator.session, &of.paths).await?;
+        if let Some(present) = store::joined(present, &shown.plan)? {
+            let note = "it is under way already; --wait follows it".to_owned();
+            let shown = Evacuated::from(present);
+            let mut report = Report::new(shown.clone(), shown.progress());
+            report.notes.push(note);
+            return Ok(Ask::Deed(None, Box::pin(async { Ok(report) })));
+        }
         if !self.force && !shown.obstacles.is_empty() {
             return Err(Error::NotNow(hindered(&shown)));
         }

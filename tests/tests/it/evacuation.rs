@@ -1,0 +1,189 @@
+//! The jobs of a site move together, in their order: when the site is lost, and whatever fails in the middle of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use e2e::{Cluster, Driver, JOB, SOON, Setup, TICK, Worker, own_ensemble, wait_for};
+use serde_json::{Value, json};
+use zk_session::BootTime;
+use zk_testkit::Ensemble;
+
+/// Each job follows the one before.
+const CHAIN: [&str; 3] = [JOB, "app", "proxy"];
+
+/// The longest session: what waits for the end of one is seen.
+const LONG: Duration = Duration::from_secs(60);
+
+fn chain() -> Setup {
+    let setup = Setup::new(Driver::Native)
+        .workers(&[("east-1", "east"), ("west-1", "west"), ("west-2", "west")])
+        .not_started();
+    let setup = CHAIN[1..].iter().fold(setup, |setup, job| {
+        setup
+            .set(&format!("job.{job}.command"), vec!["sleep", "3600"])
+            .set(&format!("job.{job}.stop_timeout"), "1s")
+            .set(&format!("job.{job}.ready.kind"), "none")
+    });
+    // What is to fail in the middle has time for it.
+    let setup = CHAIN.iter().fold(setup, |setup, job| setup.set(&format!("job.{job}.ready.after"), "1500ms"));
+    setup.set("job.app.after", vec![JOB]).set("job.proxy.after", vec!["app"])
+}
+
+/// Waits until all jobs lead in a site.
+async fn led(cluster: &mut Cluster, site: &str) {
+    wait_for(&format!("all jobs lead in {site}"), LONG, async || {
+        let mut sites = Vec::new();
+        for job in CHAIN {
+            sites.push(cluster.leader_of(job).await?.site);
+        }
+        if sites.iter().all(|led| led == site) { Ok(()) } else { Err(format!("{sites:?}")) }
+    })
+    .await;
+}
+
+async fn with_all_members(cluster: &Cluster) {
+    wait_for("all members of all jobs", LONG, async || {
+        for job in CHAIN {
+            let list = cluster.operator().json(&["list", "--job", job]).await;
+            if list["members"].as_array().is_none_or(|members| members.len() != 3) {
+                return Err(format!("{list:#}"));
+            }
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// All jobs lead in the east, and this worker, which was the first, is their elector.
+async fn in_the_east(ensemble: Arc<Ensemble>, setup: Setup, elector: &str) -> Cluster {
+    let mut cluster = Cluster::on(ensemble, setup).await;
+    cluster.worker(elector).start();
+    led(&mut cluster, elector.split('-').next().unwrap()).await;
+    cluster.workers().iter_mut().filter(|worker| worker.id() != elector).for_each(Worker::start);
+    with_all_members(&cluster).await;
+    if !elector.starts_with("east") {
+        cluster.operator().done(&["evacuate", "west", "--wait"]).await;
+        cluster.operator().done(&["drain", "west", "--off", "--all"]).await;
+    }
+    led(&mut cluster, "east").await;
+    cluster
+}
+
+/// Each step has begun when the one before it was done.
+fn assert_in_order(plan: &Value) {
+    let steps = plan["steps"].as_array().unwrap();
+    let jobs: Vec<_> = steps.iter().map(|step| step["job"].as_str().unwrap()).collect();
+    assert_eq!(jobs, CHAIN, "{plan:#}");
+    for pair in steps.windows(2) {
+        let (ended, begun) = (pair[0]["ended_ms"].as_u64().unwrap(), pair[1]["begun_ms"].as_u64());
+        assert!(begun.is_none_or(|begun| begun >= ended), "{plan:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_site_is_evacuated_by_force_without_its_elector_and_its_server() {
+    let ensemble = own_ensemble(|servers| servers.session_timeouts(TICK, LONG)).await;
+    let setup = chain().set("zookeeper.session_timeout", format!("{}s", LONG.as_secs()));
+    let mut cluster = in_the_east(Arc::clone(&ensemble), setup, "east-1").await;
+
+    let server = ensemble.leader().await.unwrap();
+    let lost = BootTime::now();
+    cluster.site("east").for_each(Worker::kill_with_guards);
+    ensemble.kill(server).await.unwrap();
+    let report = cluster.operator().json(&["evacuate", "east", "--force", "--yes", "--wait"]).await;
+    let took = BootTime::now().duration_since(lost);
+    println!("a lost site was evacuated in {took:?}");
+    assert_eq!((&report["phase"], &report["force"]), (&json!("done"), &json!(true)), "{report:#}");
+    assert_in_order(&report);
+    led(&mut cluster, "west").await;
+    assert!(took < LONG * 2 / 3, "it has waited for the sessions of the lost site: {took:?}");
+
+    // The site returns, the jobs only when they are told to.
+    ensemble.start_server(server).await.unwrap();
+    cluster.worker("east-1").start();
+    with_all_members(&cluster).await;
+    assert_in_order(&cluster.operator().json(&["evacuate", "east", "--undo", "--wait"]).await);
+    led(&mut cluster, "east").await;
+    cluster.end().await;
+}
+
+/// What fails in the middle of an evacuation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    /// After other operators have asked for more.
+    Command,
+    Carrier,
+    Servers,
+}
+
+#[tokio::test]
+async fn an_evacuation_goes_on_whatever_fails_in_the_middle_of_it() {
+    let ensemble = own_ensemble(|servers| servers).await;
+    for lost in [Lost::Command, Lost::Carrier, Lost::Servers] {
+        println!("lost: {lost:?}");
+        let mut cluster = in_the_east(Arc::clone(&ensemble), chain(), "west-2").await;
+        let operator = cluster.operator().clone();
+        let command = tokio::spawn(async move { operator.run(&["evacuate", "east", "--wait"]).await });
+        wait_for("the middle of it", SOON, async || {
+            let plan = plan(&cluster).await;
+            if plan["steps"][1]["state"] == "begun" { Ok(()) } else { Err(format!("{plan:#}")) }
+        })
+        .await;
+        lose(&mut cluster, lost, &command).await;
+        if let Ok(said) = command.await {
+            let said = said.with_code(0);
+            assert!(said.stdout.contains("3 of 3 jobs done"), "{said:#?}");
+        }
+        led(&mut cluster, "west").await;
+        wait_for("its end", SOON, async || {
+            let plan = plan(&cluster).await;
+            let is_done = |step: &Value| step["state"] == "done";
+            if plan["steps"].as_array().unwrap().iter().all(is_done) {
+                Ok(())
+            } else {
+                Err(format!("{plan:#}"))
+            }
+        })
+        .await;
+        assert_in_order(&plan(&cluster).await);
+        for job in CHAIN {
+            let list = cluster.operator().json(&["list", "--job", job]).await;
+            let filed = list["requests"].as_array().unwrap().iter();
+            let filed = filed.filter(|request| request["reason"] == "evacuation of site east").count();
+            assert!(filed <= 1, "each step is begun once: {list:#}");
+        }
+        cluster.end().await;
+    }
+}
+
+/// The record.
+async fn plan(cluster: &Cluster) -> Value {
+    let znodes = cluster.znodes().await;
+    let record = znodes.get("plans/evacuation").await.unwrap_or_default();
+    serde_json::from_slice(&record).unwrap_or_default()
+}
+
+async fn lose(cluster: &mut Cluster, lost: Lost, command: &tokio::task::JoinHandle<e2e::Said>) {
+    match lost {
+        Lost::Command => {
+            let other = cluster.operator().run(&["evacuate", "west"]).await.with_code(75);
+            other.complains_of(&["the evacuation of site east by", "one site is emptied at a time"]);
+            let fewer = cluster.operator().run(&["evacuate", "east", "--job", JOB]).await.with_code(75);
+            fewer.complains_of(&["other jobs or options"]);
+            let same = cluster.operator().done(&["evacuate", "east"]).await;
+            assert!(same.stderr.contains("under way already"), "{same:#?}");
+            command.abort();
+        }
+        Lost::Carrier => {
+            let carrier = cluster.znodes().await.get("plans/carrier").await.unwrap();
+            cluster.worker(std::str::from_utf8(&carrier).unwrap()).kill_with_guards();
+        }
+        Lost::Servers => {
+            let servers = 0..cluster.ensemble().servers().len();
+            servers.clone().for_each(|server| cluster.ensemble().faults().pause(server).unwrap());
+            // Not to win a race: this is the fault.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            servers.for_each(|server| cluster.ensemble().faults().resume(server).unwrap());
+        }
+    }
+}
