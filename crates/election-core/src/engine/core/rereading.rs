@@ -22,6 +22,15 @@ impl Core {
         }
     }
 
+    /// What a passive member has read may be old. The version that a write requires is no guard where the decision was deleted
+    /// since: those of the next one begin at 0 again.
+    pub(crate) fn read_decision_again(&mut self) {
+        if self.known(Znode::Decision).is_some() {
+            self.doubt(Znode::Decision);
+            self.advance_rereading();
+        }
+    }
+
     /// The decision has more slots than were known.
     pub(crate) fn doubt_unread_leader_znodes(&mut self) {
         for slot in 0..self.slots_watched() {

@@ -71,6 +71,7 @@ impl Elector {
         if this.is_none() {
             // What was read in an earlier time as the elector, or what arrives late, does not count.
             core.reading.view.forget_membership();
+            core.read_decision_again();
         }
         this.get_or_insert_default().decide(core);
     }

@@ -242,8 +242,8 @@ impl Pass<'_> {
     }
 
     /// Whether this member acts for an elector that others have lost. That elector may act as well. So this member
-    /// leaves to it all that the two could see differently because of their configuration rather than their
-    /// knowledge: otherwise they would undo each other's decisions without end.
+    /// leaves to it all that the two could see differently because of their configuration or their clocks rather than
+    /// their knowledge: otherwise they would undo each other's decisions without end.
     fn stands_in(&self) -> bool {
         self.members.first().is_some_and(|lowest| lowest.member.as_str() != self.decider)
     }
@@ -258,7 +258,8 @@ impl Pass<'_> {
 
     /// Waits, unless a line of succession needs an update.
     pub(crate) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Wait) -> Verdict {
-        if self.trace.is_some() {
+        // By one clock an exclusion may still hold that has ended by the other.
+        if self.trace.is_some() || self.stands_in() {
             return otherwise.into();
         }
         match self.question(0, self.now.unix_ms, Cause::LeaderLost).refresh(elected) {

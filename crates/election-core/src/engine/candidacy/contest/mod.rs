@@ -120,6 +120,9 @@ struct Before {
     /// No other znode is before the own one, by what was read since the last reconnect.
     #[serde(skip)]
     alone: bool,
+    /// The queue was read since the last reconnect, and no znode was between this one and the own one.
+    #[serde(skip)]
+    ranked: bool,
     /// It is the first in the queue, as far as is known.
     first: bool,
     /// It was seen to have gone.
@@ -225,8 +228,9 @@ impl ContestCandidacy {
         let Ok(record) = Contender::decode(&before.path, &node.data) else { return };
         if record.status == ContenderStatus::Ready {
             core.reading.memory.saw_leader(node.into(), fencing_token(node.czxid, record.token_base));
-            // A leader was the first in the queue.
-            (before.first, before.alone) = (true, true);
+            // A leader was the first in the queue. What came back with an older copy of the ensemble may be behind it.
+            (before.first, before.alone) = (true, before.ranked);
+            self.look_again |= !before.ranked;
             let name = before.path.rsplit('/').next().unwrap_or_default();
             let ballot = Ballot::new(name).ok();
             self.previous =
@@ -273,7 +277,7 @@ impl ByRecipe for ContestCandidacy {
             }
             ContestStep::Waiting | ContestStep::LookAtDuplicate => {
                 if let Some(before) = &mut self.before {
-                    before.gone = false;
+                    (before.gone, before.ranked) = (false, false);
                     self.look_again |= std::mem::take(&mut before.alone);
                 }
             }

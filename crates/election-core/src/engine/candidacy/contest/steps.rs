@@ -469,7 +469,8 @@ impl ContestCandidacy {
                     core.retry(Part::Candidacy);
                 } else {
                     let alone = ahead == 1;
-                    self.before = Some(Box::new(Before { path, alone, first: alone, gone: false }));
+                    self.before =
+                        Some(Box::new(Before { path, alone, ranked: true, first: alone, gone: false }));
                     self.previous = None;
                     let suspected = queue.duplicate(names, &own).map(|name| queue.path(name));
                     self.suspect(core, suspected);
