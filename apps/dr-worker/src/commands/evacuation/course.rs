@@ -36,9 +36,14 @@ pub(crate) enum StepOutcome {
     Leads(EvacuationLeader),
     /// The job need not be moved, and why.
     Needless(Option<EvacuationLeader>, String),
+    /// The new leader was lost, the job leads where it was, and what became of its request.
+    Returned(String),
     /// It has failed, and why.
     Failed(String),
 }
+
+/// How often a job is moved at most whose new leader is lost each time.
+const MOVES: u64 = 3;
 
 impl Evacuation {
     /// How far it is.
@@ -96,11 +101,14 @@ impl Evacuation {
         (step.ended_ms, step.leader, step.why) = (None, None, None);
     }
 
-    /// The outcome of a step. One of a move away is not the end if the evacuation has been turned back meanwhile.
+    /// The outcome of a step. One of a move away is not the end if the evacuation has been turned back meanwhile, and none is
+    /// where the job is moved again.
     pub(crate) fn settle(&mut self, at: usize, outcome: StepOutcome, unix_ms: u64) {
         let undo = self.undo;
         let Some(step) = self.steps.get_mut(at) else { return };
-        if step.state == State::Begun && undo && !step.back {
+        let is_turned = undo && !step.back;
+        let is_again = matches!(outcome, StepOutcome::Returned(_)) && step.tries < MOVES;
+        if step.state == State::Begun && (is_turned || is_again) {
             step.state = State::Waiting;
             return;
         }
@@ -109,7 +117,7 @@ impl Evacuation {
         (step.state, step.leader, step.why) = match outcome {
             StepOutcome::Leads(leader) => (State::Done, Some(leader), None),
             StepOutcome::Needless(leader, why) => (State::Done, leader, Some(why)),
-            StepOutcome::Failed(why) => (State::Failed, None, Some(why)),
+            StepOutcome::Returned(why) | StepOutcome::Failed(why) => (State::Failed, None, Some(why)),
         };
         if let Some(why) = &mut step.why {
             election_core::internals::text::shorten(why, WHY);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use election_core::{
     config::SiteId,
-    internals::record::{Status, Target},
+    internals::record::{Cause, Slot, Status, Target},
 };
 
 use super::course::StepOutcome;
@@ -117,14 +117,28 @@ pub(crate) fn arrived(
     match leader(state) {
         Some((leader, true)) if is_there(&leader.site) => Some(StepOutcome::Leads(leader)),
         _ if named(state).is_some_and(is_there) => None,
+        // While all servers were silent, for example. It may have been before the site was drained for the job.
+        _ if decision(state).is_some_and(|decision| {
+            let given = &decision.given;
+            let from = given.previous.as_ref().map(|previous| &previous.site);
+            given.cause == Cause::LeaderLost
+                && Some(given.decided_at_ms) >= step.begun_ms
+                && from.is_some_and(is_there)
+        }) =>
+        {
+            Some(StepOutcome::Returned(why_not.to_owned()))
+        }
         _ => Some(StepOutcome::Failed(why_not.to_owned())),
     }
 }
 
+fn decision(state: &State) -> Option<&Slot> {
+    state.cluster.slots.first()?.decision.as_ref()
+}
+
 /// The site that is to lead by the decision.
 fn named(state: &State) -> Option<&SiteId> {
-    let decision = state.cluster.slots.first()?.decision.as_ref()?;
-    decision.named.as_ref().map(|named| &named.site)
+    decision(state)?.named.as_ref().map(|named| &named.site)
 }
 
 /// The leader, and whether it is READY and named.

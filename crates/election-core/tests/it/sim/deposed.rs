@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::internals::{
     EnteredLeadership, Node,
-    record::{AdminRequest, Elected, MAX_SLOTS},
+    record::{AdminRequest, Elected, MAX_SLOTS, TokenBase},
 };
 
 use super::Sim;
@@ -15,7 +15,7 @@ use crate::zookeeper::Millis;
 pub(crate) struct Deposed {
     /// Every base of the tokens so far.
     bases: BTreeSet<u64>,
-    /// By token, until when the holder may not know.
+    /// By the czxid of the leader znode, until when its holder may not know.
     until: BTreeMap<u64, Millis>,
     /// The newest token, and until when the same holds of it and all before it.
     before: (u64, Millis),
@@ -48,14 +48,16 @@ impl Sim {
         self.deposed.before = (newest, self.known_by());
     }
 
-    /// This leader znode is taken from its holder. Its token depends on the decision by which it acquired leadership, not on
-    /// the present one.
+    /// This leader znode is taken from its holder, which may not have computed its token yet.
     pub(super) fn depose(&mut self, place: &Node) {
         let until = self.known_by();
-        let czxid = u64::try_from(place.czxid).unwrap_or(0);
-        for base in &self.deposed.bases {
-            self.deposed.until.insert(czxid + base, until);
-        }
+        self.deposed.until.insert(u64::try_from(place.czxid).unwrap_or(0), until);
+    }
+
+    /// Without an elector a base has a znode.
+    pub(super) fn know_raised(&mut self) {
+        let base = self.read::<TokenBase>(&self.paths.tokens()).map(|(base, _)| base.token_base);
+        self.deposed.bases.extend(base);
     }
 
     /// Without an elector the base is in no decision.
@@ -68,7 +70,9 @@ impl Sim {
     /// Whether the holder of this token may not know yet that it was deposed.
     pub(super) fn is_deposed(&self, token: u64) -> bool {
         let (newest, all_until) = self.deposed.before;
-        let until = self.deposed.until.get(&token).copied().unwrap_or(0);
+        // It depends on the base by which it acquired leadership, not on the present one.
+        let czxids = self.deposed.bases.iter().filter_map(|base| token.checked_sub(*base));
+        let until = czxids.filter_map(|czxid| self.deposed.until.get(&czxid)).max().copied().unwrap_or(0);
         self.now < until || (token <= newest && self.now < all_until)
     }
 

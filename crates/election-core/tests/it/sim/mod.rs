@@ -614,6 +614,9 @@ impl Sim {
         for path in paths {
             self.check_written(path);
         }
+        if paths.contains(&self.paths.tokens()) {
+            self.know_raised();
+        }
         for host in 0..self.hosts.len() {
             let Some(client) = self.hosts[host].process.as_ref().and_then(|p| p.client.as_ref()) else {
                 continue;
