@@ -95,7 +95,7 @@ pub struct Cluster {
     pub requests: Vec<OpenRequest>,
     /// The planned stops of the job that are under way, as far as the leaders' workers answered.
     pub planned_stops: Vec<PlannedStop>,
-    /// The standbys of the job, as far as their workers answered; only in `list`.
+    /// The standbys of the job, as far as their workers answered.
     pub standbys: Vec<StandbyRow>,
     /// The processes of the job on its leaders, if it has several, as far as their workers answered; only in `list`.
     pub processes: Vec<ProcessRow>,

@@ -177,6 +177,8 @@ impl WorkerStatuses {
                 pid: standby["pid"].as_u64(),
             })
         });
+        // The future of a closure can't be sent to another thread, that of its results can.
+        let asked: Vec<_> = asked.collect();
         stream::iter(asked).buffered(ASKED_AT_ONCE).filter_map(ready).collect().await
     }
 

@@ -100,6 +100,27 @@ fn the_page_shows_the_leader_and_follows_a_switchover() {
 }
 
 #[test]
+fn the_page_shows_the_state_of_each_standby() {
+    let Some(mut browser) = Browser::start() else { return };
+    let stage = Stage::new("/page-standbys");
+    let file = stage.dir.path().join("in-sync");
+    let ready = json!(["test", "-e", file]);
+    let ready =
+        format!("job.orders.standby.ready={{ kind = \"exec\", command = {ready}, interval = \"50ms\" }}");
+    let settings = ["job.orders.standby.command=[\"sleep\", \"600\"]", ready.as_str()];
+    let east = stage.worker("east-1", "east", &settings);
+    until("east-1 leads", || leads(&east));
+    let _west = stage.worker("west-1", "west", &settings);
+
+    let origin = format!("http://127.0.0.1:{}/", east.port);
+    browser.open(&origin);
+    browser.until_text("#sites", |text| text.contains("standby starting"));
+    fs::write(file, "").expect("a file");
+    browser.until_text("#sites", |text| text.contains("standby running"));
+    assert_clean(&browser, &origin);
+}
+
+#[test]
 fn the_first_paint_shows_the_state_or_that_there_is_none() {
     let Some(mut browser) = Browser::start() else { return };
     let stage = Stage::new("/page-first");

@@ -27,10 +27,13 @@ pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Que
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
-    let planned_stops =
-        WorkerStatuses::new(Some(worker.workers())).planned_stops(&seen.job, &seen.snapshot).await;
+    let statuses = WorkerStatuses::new(Some(worker.workers()));
+    let planned_stops = statuses.planned_stops(&seen.job, &seen.snapshot).await;
+    // Without standbys no worker is asked for them.
+    let has_standbys = which.of_member(&worker)?.slot.standby().is_some();
+    let standbys = if has_standbys { statuses.standbys(&seen.job, &seen.snapshot).await } else { Vec::new() };
     let cluster = Cluster::new(worker.root(), &seen.job, seen.snapshot, unix_ms());
-    Ok(answer(StatusCode::OK, &Cluster { skipped, planned_stops, problems, ..cluster }))
+    Ok(answer(StatusCode::OK, &Cluster { skipped, planned_stops, standbys, problems, ..cluster }))
 }
 
 pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {

@@ -158,6 +158,7 @@ const drawSites = (cluster, status) => {
       el("p", "soft push", members.length === 1 ? "1 member" : `${members.length} members`)),
     members.map((m) => el("div", m.role === "leader" ? "member leads" : "member",
       el("div", "row", memberName(m), pill(roleName(m.role), ROLES[m.role]), hasText(m.next) && pill(`if lost: ${m.next}`),
+        cluster.standbys.filter((s) => s.member === m.member).map((s) => pill(`standby ${s.state}`, s.state === "running" ? "good" : "busy")),
         m.elector && pill("elector"), !["healthy", "unchecked"].includes(m.health) && pill("unfit", "bad"),
         m.member === status.member && el("span", "soft push", "this worker")),
       el("p", "soft", [m.health === "unchecked" ? "fitness unchecked" : m.health, m.address, m.software, ...Object.entries(m.attributes).map(([k, v]) => `${k}=${v}`)].filter(hasText).join(" · ")),
