@@ -248,3 +248,68 @@ fn a_deaf_standby_is_restarted_by_its_liveness_and_is_gone_before_the_leader_beg
     assert!(stage.last_pid("west-1", "leader").is_some_and(is_alive));
     assert!(!pids().into_iter().any(is_alive), "a standby beside the leader");
 }
+
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?;
+    parent.parse().ok().map(Pid::from_raw)
+}
+
+/// Promote or follow hangs on west-1; then its worker is killed, or the guard of the standby.
+fn killed_during(root: &'static str, change: &str, is_worker: bool) {
+    let stage = Stage::new(root);
+    let script = format!("echo {change} $$ >> $JOURNALS/$DR_MEMBER; exec sleep 600");
+    let command = serde_json::json!(["/bin/sh", "-c", script]);
+    let hangs =
+        format!("job.orders.standby.{change}={{ kind = \"exec\", command = {command}, timeout = \"10m\" }}");
+    let settings = [hangs.as_str(), "policy.exclusion=1s"];
+    let east = [stage.standby_worker("east-1", "east", &[]), stage.standby_worker("east-2", "east", &[])];
+    until("one leads", || east.iter().any(leads));
+    let mut west = stage.standby_worker("west-1", "west", &settings);
+    until("the standby is ready", || standby_of(&west)["state"] == "running");
+    let to = match change {
+        "promote" => "west-1",
+        _ if leads(&east[0]) => "east-2",
+        _ => "east-1",
+    };
+    stage.operator(&["switchover", "--to", to]).assert(0, &[]);
+    until("the command hangs", || stage.last_pid("west-1", change).is_some());
+    let (standby, command) = (stage.standby_pid("west-1"), stage.last_pid("west-1", change));
+
+    if is_worker {
+        west.signal(Signal::SIGKILL);
+        west.ended();
+        until("the end of both", || !is_alive(standby) && !command.is_some_and(is_alive));
+        west = stage.standby_worker("west-1", "west", &settings);
+    } else {
+        let guard = parent(standby).filter(|guard| west.children().contains(guard));
+        kill(guard.expect("it is a guard of this worker"), Signal::SIGKILL).expect("alive");
+    }
+    until("another standby", || {
+        let has_begun = stage.last_pid("west-1", "standby").is_some_and(|pid| pid != standby);
+        assert!(!has_begun || !is_alive(standby), "two at once");
+        has_begun
+    });
+    until("one of the others leads", || east.iter().any(leads));
+    assert!(!leads(&west) && stage.last_pid("west-1", "leader").is_none());
+}
+
+#[test]
+fn a_worker_that_is_killed_during_promote_leaves_nothing() {
+    killed_during("/standbys-promote-worker", "promote", true);
+}
+
+#[test]
+fn a_guard_that_is_killed_during_promote_takes_the_standby_with_it() {
+    killed_during("/standbys-promote-guard", "promote", false);
+}
+
+#[test]
+fn a_worker_that_is_killed_during_follow_leaves_nothing() {
+    killed_during("/standbys-follow-worker", "follow", true);
+}
+
+#[test]
+fn a_guard_that_is_killed_during_follow_takes_the_standby_with_it() {
+    killed_during("/standbys-follow-guard", "follow", false);
+}
