@@ -1,9 +1,11 @@
-//! What a leader reads of the orders about its job, and how it begins and answers requests about it.
+//! What a leader reads of the orders about its job, and how it begins and answers requests about it; what a member does of
+//! its standby.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use zk_session::{
-    BootTime, ChildrenWatch, Closed, DataWatch, Incarnation, MultiOp, OpError, ReadOp, Session, sleep_until,
+    BootTime, ChildrenWatch, Closed, DataWatch, Incarnation, MultiOp, Observed, OpError, ReadOp, Session,
+    sleep_until,
 };
 
 use crate::{change::Attempts, error::AdminError, known::Known};
@@ -28,7 +30,8 @@ const RETRY: Duration = Duration::from_millis(200);
 pub struct JobRequests {
     session: Session,
     paths: Paths,
-    orders: DataWatch,
+    /// `None`: they are not followed.
+    orders: Option<DataWatch>,
     are_orders_known: bool,
     names: ChildrenWatch,
     /// What was listed and is not read yet.
@@ -51,6 +54,15 @@ pub enum JobNews {
     Requests(Vec<FiledRequest>),
 }
 
+/// A standby for which a request is begun.
+#[derive(Clone, Copy, Debug)]
+pub struct StandingBy<'a> {
+    /// The member.
+    pub member: &'a MemberId,
+    /// The term of the last decision that it knows.
+    pub term: u64,
+}
+
 /// The leadership in which a request is begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Leading<'a> {
@@ -65,10 +77,16 @@ pub struct Leading<'a> {
 impl JobRequests {
     /// Follows the orders and requests of an election with an elector.
     pub fn follow(session: &Session, paths: Paths) -> Self {
+        let orders = session.watch_data(paths.control());
+        Self { orders: Some(orders), are_orders_known: false, ..Self::follow_requests(session, paths) }
+    }
+
+    /// Follows the requests alone, for a standby.
+    pub fn follow_requests(session: &Session, paths: Paths) -> Self {
         Self {
             session: session.clone(),
-            orders: session.watch_data(paths.control()),
-            are_orders_known: false,
+            orders: None,
+            are_orders_known: true,
             names: session.watch_children(paths.requests()),
             listed: None,
             over: (0, BTreeSet::new()),
@@ -77,7 +95,7 @@ impl JobRequests {
         }
     }
 
-    /// What is new. The first call is about the standing orders.
+    /// What is new. The first call is about the standing orders, if they are followed.
     ///
     /// A leader that calls it first after it has created its leader znode knows all orders of earlier leaders: they were
     /// written before, and a session reads what its own writes have followed.
@@ -105,7 +123,7 @@ impl JobRequests {
             }
             tokio::select! {
                 biased;
-                orders = self.orders.next_allowed() => {
+                orders = next_of(&mut self.orders) => {
                     self.are_orders_known = true;
                     let Some(node) = orders?.value else { return Ok(JobNews::Stopped(None)) };
                     return Ok(match Control::decode(&self.paths.control(), &node.data) {
@@ -212,6 +230,72 @@ impl JobRequests {
         }
     }
 
+    /// Begins a request about the standby of a member, while this process is that member. Returns whether it has begun it: not
+    /// if the request was withdrawn, has expired or was begun by another process. Call it again after an error, and not after
+    /// it has returned something.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or a record can't be read.
+    ///
+    /// # Cancel safety
+    /// May have been begun or not. A leader answers a request that was begun and has not ended.
+    pub async fn begin_here(
+        &mut self,
+        filed: &FiledRequest,
+        standby: StandingBy<'_>,
+    ) -> Result<bool, AdminError> {
+        let FiledRequest { which, request } = filed;
+        let (path, member_path) = (self.paths.request(&which.name), self.paths.node(standby.member));
+        let (incarnation, tried) = (self.incarnation()?, &mut self.tried);
+        let mut attempts = Attempts::within(&incarnation);
+        loop {
+            let observer = attempts.look().await?;
+            let (asked, member) = (observer.read(&path).await?, observer.read(&member_path).await?);
+            let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else { return Ok(false) };
+            let Some(member) = member.filter(|node| node.owner == incarnation.session_id().0) else {
+                return Ok(false);
+            };
+            let begun = RequestState::Accepted { term: standby.term };
+            match AdminRequest::decode(&path, &asked.data)?.state {
+                RequestState::Pending => {}
+                // An earlier try was carried out, and its reply was lost.
+                RequestState::Accepted { .. } if tried.contains(which) => return Ok(true),
+                _ => return Ok(false),
+            }
+            let request = request.clone().with(|request| request.state = begun);
+            let group = [
+                MultiOp::check(&member_path, member.version),
+                MultiOp::set(&path, request.encode(&path)?, asked.version),
+            ];
+            tried.insert(which.clone());
+            if attempts.write(group).await? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// A request about the standby of this member as it is now, and whether the member will not go on with it: it is gone, or has
+    /// come back since. `None` if the request is gone.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or the request can't be read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    pub async fn of_standby(
+        &self,
+        which: &RequestRef,
+        member: &MemberId,
+    ) -> Result<Option<(RequestState, bool)>, AdminError> {
+        let (path, of_member) = (self.paths.request(&which.name), self.paths.node(member));
+        let reads = [&path, &of_member].map(ReadOp::get);
+        let mut nodes = self.incarnation()?.multi_read(reads).await?.into_iter().map(node);
+        let (request, member) = (nodes.next().flatten(), nodes.next().flatten());
+        let Some(node) = request.filter(|node| node.czxid == which.czxid) else { return Ok(None) };
+        let request = AdminRequest::decode(&path, &node.data)?;
+        Ok(Some((request.state, member.is_none_or(|member| member.czxid > node.mzxid))))
+    }
+
     /// Whether no leader will end this request, which was begun in this term: the leadership that began it is over, and no
     /// standing order has others carry it out.
     ///
@@ -260,6 +344,13 @@ impl JobRequests {
     }
 }
 
+async fn next_of(orders: &mut Option<DataWatch>) -> Result<Observed<Option<zk_session::Node>>, Closed> {
+    match orders {
+        Some(orders) => orders.next_allowed().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Whether this leadership holds the leader znode. Its term names one leader.
 pub(crate) fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
     let current = Current::decode(path, &node.data);
@@ -271,7 +362,7 @@ fn is_abandoned(request: &AdminRequest, begun: u64, leaders: &[Current], control
     let is_ordered = match request.kind {
         RequestKind::Stop => control.stopped.is_some(),
         RequestKind::Start => control.stopped.is_none(),
-        RequestKind::Restart | RequestKind::Switchover | RequestKind::Failover => false,
+        _ => false,
     };
     let begins = |leader: &Current| request.is_for(&leader.member, leader.slot) && leader.term == begun;
     !is_ordered && !leaders.iter().any(begins)

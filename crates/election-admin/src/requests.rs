@@ -114,12 +114,15 @@ pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Opti
     }
     let slot = seen.slot_for(request).ok();
     let mut open = seen.requests.iter().filter(|other| other.request.state.is_open());
-    // A move of another slot does not matter.
-    let matters = |kind: RequestKind, other: Option<usize>| match (request.kind, kind.is_move()) {
-        (RequestKind::Restart, true) => other == slot,
-        (_, is_move) => !is_move,
+    // A move of another slot does not matter, and of standbys only the same one.
+    let matters = |other: &AdminRequest| match (request.kind, other.kind) {
+        (RequestKind::RestartStandby, _) | (_, RequestKind::RestartStandby) => {
+            (request.kind, request.standby_of()) == (other.kind, other.standby_of())
+        }
+        (RequestKind::Restart, kind) if kind.is_move() => seen.slot_for(other).ok() == slot,
+        (_, kind) => !kind.is_move(),
     };
-    let open = open.find(|other| matters(other.request.kind, seen.slot_for(&other.request).ok()))?;
+    let open = open.find(|other| matters(&other.request))?;
     let FiledRequest { which, request: AdminRequest { kind, state, .. } } = open;
     let (election, name) = (paths.name().to_owned(), which.name.clone());
     Some(OpenRequest { election, name, kind: *kind, progress: kind.progress(state) }.into())

@@ -3,6 +3,7 @@
 use election_admin::{Layout, Snapshot};
 use election_core::{
     Paths,
+    config::MemberId,
     internals::record::{AdminRequest, Outgoing, RequestKind},
 };
 
@@ -34,6 +35,10 @@ pub(crate) async fn check(
     }
     let snapshot = operator.observer().await?.snapshot(paths).await?;
     check_names(operator, job, request, &snapshot)?;
+    if let Some(member) = request.standby_of() {
+        check_standby(job, member, &snapshot)?;
+        return Ok((snapshot, None));
+    }
     if let Ok(slot) = snapshot.slot_for(request)
         && request.kind == RequestKind::Restart
         && snapshot.leader_znodes.len() > 1
@@ -58,6 +63,17 @@ fn is_done_already(job: &str, request: &AdminRequest, snapshot: &Snapshot) -> Op
         (RequestKind::Start, None) => Some(format!("{job} is not stopped")),
         _ => None,
     }
+}
+
+fn check_standby(job: &str, member: &MemberId, snapshot: &Snapshot) -> Result<(), Error> {
+    let leads = snapshot.leader_znodes.iter().flatten().any(|znode| znode.record.member == *member);
+    if leads {
+        let restart = Typed::verb("restart").job(job);
+        return Err(Error::Failed(format!(
+            "{job}: {member} leads, and has no standby; `{restart}` restarts the job"
+        )));
+    }
+    Ok(())
 }
 
 fn check_restart(job: &str, request: &AdminRequest, snapshot: &Snapshot) -> Result<(), Error> {

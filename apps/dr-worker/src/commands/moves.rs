@@ -225,7 +225,7 @@ pub(crate) fn question(job: &str, request: &AdminRequest, snapshot: &Snapshot) -
         RequestKind::Failover => format!(": {leaders} leads, and the job stops there"),
         RequestKind::Stop => format!(": {leaders} leads; the job stops, and no other member starts it"),
         RequestKind::Restart => format!(": {leaders} leads; the job stops and starts again there"),
-        RequestKind::Switchover | RequestKind::Start => return None,
+        RequestKind::Switchover | RequestKind::Start | RequestKind::RestartStandby => return None,
     };
     Some(format!("{}{danger}", describe(job, request)))
 }
@@ -243,13 +243,19 @@ fn leaders_stopped(request: &AdminRequest, snapshot: &Snapshot) -> Vec<String> {
 
 /// A request as text: `switchover of orders to west-1`.
 pub(crate) fn describe(job: &str, request: &AdminRequest) -> String {
-    format!("{} of {job}{}{}", request.kind.as_str(), outgoing(&request.from), target(&request.to))
+    format!(
+        "{} of {job}{}{}",
+        request.kind.as_str(),
+        outgoing(request.kind, &request.from),
+        target(&request.to)
+    )
 }
 
-/// ` from ...`, or nothing.
-pub(crate) fn outgoing(from: &Outgoing) -> String {
+/// ` from ...` or ` on ...`, or nothing.
+pub(crate) fn outgoing(kind: RequestKind, from: &Outgoing) -> String {
     match from {
         Outgoing::Only => String::new(),
+        Outgoing::Member(member) if kind == RequestKind::RestartStandby => format!(" on {member}"),
         Outgoing::Member(member) => format!(" from {member}"),
         Outgoing::Slot(slot) => format!(" of slot {slot}"),
     }

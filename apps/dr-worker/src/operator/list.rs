@@ -397,7 +397,7 @@ fn request_line(request: &OpenRequest) -> String {
         "  request {}, {}{}{}: {}",
         request.id,
         request.kind.as_str(),
-        outgoing(&request.from),
+        outgoing(request.kind, &request.from),
         target(&request.to),
         request.kind.progress(&request.outcome)
     )

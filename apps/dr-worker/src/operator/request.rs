@@ -43,8 +43,8 @@ pub(super) async fn carry_out(
     match request.kind {
         _ if matches!(request.state, RequestState::Planned { .. }) => file_plan(of, request, how).await,
         RequestKind::Switchover | RequestKind::Failover => move_leader(of, request, options, how).await,
-        RequestKind::Restart | RequestKind::Stop | RequestKind::Start => {
-            ask_leader(of, request, options, how).await
+        RequestKind::Restart | RequestKind::Stop | RequestKind::Start | RequestKind::RestartStandby => {
+            ask_member(of, request, options, how).await
         }
     }
 }
@@ -122,8 +122,8 @@ async fn move_leader(
     Filing { of, request, waits: wait, timeout }.file_and_follow(&snapshot, how).await
 }
 
-/// Requests something about the job from its leader.
-async fn ask_leader(
+/// Requests something about the job from its leader, or about its standby from the member of that.
+async fn ask_member(
     of: &Election<'_>,
     mut request: AdminRequest,
     options: &Options,

@@ -110,8 +110,9 @@ impl Underway<'_> {
     }
 
     /// What begins such a request.
-    fn who(&self) -> &'static str {
-        if self.kind().is_move() { "an elector" } else { "the leader" }
+    fn who(&self) -> String {
+        let article = if self.kind().is_move() { "an" } else { "the" };
+        format!("{article} {}", self.kind().begun_by())
     }
 
     fn how_to_follow(&self) -> Typed {
@@ -234,11 +235,15 @@ impl Underway<'_> {
             let awaited = match request.kind {
                 RequestKind::Stop => Some("the job to stop"),
                 RequestKind::Restart | RequestKind::Start => Some("the job to be ready"),
+                RequestKind::RestartStandby => Some("the standby to be ready"),
                 RequestKind::Switchover | RequestKind::Failover => None,
             };
             match (&request.state, awaited) {
                 (RequestState::Pending, _) => {
                     output::print_progress(format_args!("waiting for {} to begin it", self.who()));
+                }
+                (RequestState::Accepted { .. }, Some(awaited)) if request.standby_of().is_some() => {
+                    output::print_progress(format_args!("begun; waiting for {awaited}"));
                 }
                 (RequestState::Accepted { term }, Some(awaited)) => {
                     output::print_progress(format_args!("begun in term {term}; waiting for {awaited}"));
@@ -265,7 +270,7 @@ impl Underway<'_> {
             Some(state @ RequestState::Accepted { .. }) => Err(self.goes_on(self.kind().progress(&state))),
             Some(RequestState::Pending) | None => {
                 let waited = in_words(self.patience);
-                let who = if self.kind().is_move() { "elector" } else { "leader" };
+                let who = self.kind().begun_by();
                 self.withdraw(&format!("no {who} began it within {waited}"), how).await
             }
             Some(state) => Err(self.ended(&state)),
@@ -295,6 +300,9 @@ impl Underway<'_> {
             }
             (RequestState::Done { leader, .. }, RequestKind::Stop) => {
                 output::print(format_args!("{job} is stopped; {leader} leads"))
+            }
+            (RequestState::Done { leader, .. }, RequestKind::RestartStandby) => {
+                output::print(format_args!("the standby of {job} was restarted on {leader}"))
             }
             (RequestState::Done { leader, .. }, RequestKind::Start) => {
                 output::print(format_args!("{job} runs on {leader}"))

@@ -200,10 +200,12 @@ fn a_restart_that_fails_is_answered_with_the_reason() {
     let west = job.worker("west-1", "west");
     until("west-1 is in line", || successors(&job.stage.json(&["list"])) == json!(["west-1"]));
     let before = job.starts();
+    let of_standby = job.stage.operator(&["restart", "--standby", "west-1", "--wait"]);
+    of_standby.assert(1, &["request r-0000000000: job orders has no standby"]);
     fs::write(&mark, "").expect("a file");
     job.stage
         .operator(&["restart", "--wait"])
-        .assert(1, &["request r-0000000000: the job was not ready within takeover_timeout (10s)"]);
+        .assert(1, &["request r-0000000001: the job was not ready within takeover_timeout (10s)"]);
     until("west-1 leads", || leads(&west));
     assert_eq!(job.stage.json(&["list"])["slots"][0]["decision"]["given"]["cause"], "work-failed");
     assert_eq!(job.starts(), before + 2, "{:?}", job.lines());

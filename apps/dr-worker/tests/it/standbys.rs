@@ -249,6 +249,46 @@ fn a_deaf_standby_is_restarted_by_its_liveness_and_is_gone_before_the_leader_beg
     assert!(!pids().into_iter().any(is_alive), "a standby beside the leader");
 }
 
+#[test]
+fn an_operator_restarts_a_standby_and_leadership_stays() {
+    let stage = Stage::new("/standbys-restarted");
+    let broken = stage.dir.path().join("broken");
+    let ready = format!(
+        "job.orders.standby.ready={{ kind = \"exec\", command = [\"test\", \"!\", \"-e\", \"{}\"], interval = \"50ms\" }}",
+        broken.display()
+    );
+    let east = stage.standby_worker("east-1", "east", &[&ready]);
+    until("the first leads", || leads(&east));
+    let mut west = stage.standby_worker("west-1", "west", &[&ready]);
+    until("the standby is ready", || standby_of(&west)["state"] == "running");
+    let (leader, before) = (stage.last_pid("east-1", "leader"), stage.standby_pid("west-1"));
+    let restart = |member: &str| stage.operator(&["restart", "--standby", member, "--wait"]);
+
+    let restarted = restart("west-1");
+    restarted.assert(0, &["restart-standby of orders on west-1", "the standby to be ready"]);
+    assert_eq!(restarted.stdout, "the standby of orders was restarted on west-1\n");
+    let after = stage.standby_pid("west-1");
+    assert!(after != before && !is_alive(before) && is_alive(after));
+    assert_eq!(standby_of(&west)["pid"], after.as_raw());
+    assert!(leads(&east) && stage.last_pid("east-1", "leader") == leader);
+    stage.operator(&["list"]).assert(0, &[]);
+
+    restart("east-1").assert(1, &["east-1 leads, and has no standby; `dr-worker restart"]);
+    restart("west-9").assert(64, &["unknown member west-9"]);
+
+    // The leader answers for a worker that dies meanwhile.
+    fs::write(&broken, "").expect("a file");
+    stage.operator(&["restart", "--standby", "west-1"]).assert(0, &[]);
+    let outcome = || stage.json(&["list"])["requests"][1]["outcome"].clone();
+    until("it has begun", || outcome()["state"] == "accepted");
+    west.signal(Signal::SIGKILL);
+    west.ended();
+    until("it is answered", || outcome()["state"] == "failed");
+    assert!(
+        outcome()["reason"].as_str().is_some_and(|why| why.starts_with("it was interrupted: west-1 is gone"))
+    );
+}
+
 fn parent(pid: Pid) -> Option<Pid> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?;

@@ -52,7 +52,7 @@ pub struct AdminRequest {
     /// The member or site that should lead.
     #[serde(default)]
     pub to: Target,
-    /// The leader that it is about.
+    /// The leader that it is about; of [`RequestKind::RestartStandby`] the member.
     #[serde(default, skip_serializing_if = "Outgoing::is_only")]
     pub from: Outgoing,
     /// Take leadership from a leader that does not release it within its stop budget. Two members may then act for a
@@ -96,7 +96,15 @@ impl AdminRequest {
             (RequestKind::Restart, Outgoing::Member(wanted)) => wanted == member,
             (RequestKind::Restart, Outgoing::Slot(wanted)) => *wanted == slot,
             (RequestKind::Stop | RequestKind::Start, _) => true,
-            (RequestKind::Switchover | RequestKind::Failover, _) => false,
+            (RequestKind::Switchover | RequestKind::Failover | RequestKind::RestartStandby, _) => false,
+        }
+    }
+
+    /// The member whose standby it is about, if it is about one.
+    pub fn standby_of(&self) -> Option<&MemberId> {
+        match (self.kind, &self.from) {
+            (RequestKind::RestartStandby, Outgoing::Member(member)) => Some(member),
+            _ => None,
         }
     }
 
@@ -179,6 +187,8 @@ pub enum RequestKind {
     Stop,
     /// The leader starts its stopped job.
     Start,
+    /// A member that does not lead stops its standby of the job and starts it again.
+    RestartStandby,
 }
 
 impl RequestKind {
@@ -190,11 +200,21 @@ impl RequestKind {
             Self::Restart => "restart",
             Self::Stop => "stop",
             Self::Start => "start",
+            Self::RestartStandby => "restart-standby",
+        }
+    }
+
+    /// What begins it.
+    pub const fn begun_by(self) -> &'static str {
+        match self {
+            Self::Switchover | Self::Failover => "elector",
+            Self::Restart | Self::Stop | Self::Start => "leader",
+            Self::RestartStandby => "member with the standby",
         }
     }
 
     /// Whether it moves leadership. The elector carries out moves; the leader carries out the other requests, which are
-    /// about its job.
+    /// about its job; and the member of a standby the requests about that.
     pub const fn is_move(self) -> bool {
         matches!(self, Self::Switchover | Self::Failover)
     }
@@ -211,9 +231,15 @@ impl RequestKind {
                     format!("begun in term {term}; the new leader is not ready yet")
                 }
                 RequestState::Done { term, leader, .. } => format!("done in term {term}: {leader} leads"),
-                _ => "pending: no elector has begun it yet".to_owned(),
+                _ => format!("pending: no {} has begun it yet", self.begun_by()),
             },
-            (_, RequestState::Pending) => "pending: no leader has begun it yet".to_owned(),
+            (Self::RestartStandby, RequestState::Accepted { .. }) => {
+                "begun; the standby is not ready yet".to_owned()
+            }
+            (Self::RestartStandby, RequestState::Done { leader, .. }) => {
+                format!("done: {leader} has restarted its standby")
+            }
+            (_, RequestState::Pending) => format!("pending: no {} has begun it yet", self.begun_by()),
             (Self::Stop, RequestState::Accepted { term }) => {
                 format!("begun in term {term}; the job has not stopped yet")
             }
@@ -276,9 +302,10 @@ pub enum RequestState {
     },
     /// Not processed yet.
     Pending,
-    /// Begun: a move is decided, and the new leader is not READY yet; or the leader stops or starts its job.
+    /// Begun: a move is decided, and the new leader is not READY yet; or the leader stops or starts its job; or a member
+    /// restarts its standby.
     Accepted {
-        /// The term that carries it out.
+        /// The term that carries it out; of a standby, the one in which it is restarted.
         #[serde(with = "limits::term")]
         term: u64,
     },
@@ -287,7 +314,7 @@ pub enum RequestState {
         /// The term that carried it out.
         #[serde(with = "limits::term")]
         term: u64,
-        /// The new leader; of a request about the job, the leader that has carried it out.
+        /// The new leader; of a request about the job or a standby, the member that has carried it out.
         leader: MemberId,
         /// When, in milliseconds since the Unix epoch.
         #[serde(with = "limits::ms")]

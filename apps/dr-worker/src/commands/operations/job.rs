@@ -1,4 +1,4 @@
-//! `restart`, `stop` and `start`: requests about the job, which its leader carries out and answers.
+//! `restart`, `stop` and `start`: requests about the job, which its leader carries out and answers, or about a standby.
 
 use clap::Args;
 use election_core::{
@@ -14,11 +14,14 @@ use crate::{
     error::Error,
 };
 
-/// Restart the job on its leader; leadership stays.
+/// Restart the job on its leader, or a standby; leadership stays.
 #[derive(Debug, Args)]
 pub(super) struct Restart {
     #[command(flatten)]
     from: OneLeader,
+    /// Member whose standby is restarted, instead of the job on its leader.
+    #[arg(long, value_name = "MEMBER", conflicts_with_all = ["from", "slot"])]
+    standby: Option<MemberId>,
 }
 
 /// The leader that a request is about.
@@ -54,7 +57,10 @@ impl Operation for Restart {
     type Outcome = Filed;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Filed>, Error> {
-        Ok(Ask::Request(of.author.request(RequestKind::Restart, self.from.outgoing())))
+        Ok(Ask::Request(match &self.standby {
+            Some(member) => of.author.request(RequestKind::RestartStandby, Outgoing::Member(member.clone())),
+            None => of.author.request(RequestKind::Restart, self.from.outgoing()),
+        }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The standby of a job: the program that runs on every member that does not lead.
 //!
 //! ```text
-//!              keep: starts it, restarts it, tells it who leads
+//!              keep: starts it, restarts it, also for an operator, tells it who leads
 //!                │
 //!                ▼            take                      arm ─▶ promote ─▶ ready
 //!   Standby { run, no deadline } ──▶ JobSlot { run } ──▶ the same process, with the leader's deadline
@@ -21,7 +21,7 @@ use job_guard::{
     Deadline, ExitCodes, Guards, Job, JobRun, KILL_RESERVE, OneShot, ProcessState, ProcessStatus, WorkTime,
 };
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use zk_session::BootTime;
 
 use super::{
@@ -79,6 +79,8 @@ struct StandbyState {
     is_taken: bool,
     /// Nothing keeps it running yet, or this worker ends.
     is_over: bool,
+    /// An operator has it restarted.
+    is_restarted: bool,
     /// Restarts of all earlier runs.
     restarts: u64,
 }
@@ -101,6 +103,7 @@ impl Standby {
             run: None,
             is_taken: false,
             is_over: true,
+            is_restarted: false,
             restarts: 0,
         };
         Some(Self {
@@ -192,7 +195,20 @@ impl Standby {
             let pause = self.keys().1.restart.backoff_max;
             tracing::error!(job = self.env.job, "the standby is started again in {pause:?}: {end}");
             self.turn();
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.until(|state| state.is_restarted) => {}
+            }
+        }
+    }
+
+    /// Waits until the state is like this.
+    async fn until(&self, is_so: impl Fn(&StandbyState) -> bool) {
+        let mut turns = self.turns.subscribe();
+        while !is_so(&self.state.lock()) {
+            if turns.changed().await.is_err() {
+                return;
+            }
         }
     }
 
@@ -205,6 +221,7 @@ impl Standby {
         if state.is_taken || state.is_over {
             return None;
         }
+        state.is_restarted &= state.run.is_some();
         let run = match &state.run {
             // It was demoted, and knows no later leader.
             Some(run) => Arc::clone(run),
@@ -238,23 +255,26 @@ impl Standby {
         let mut pause: Option<Duration> = None;
         loop {
             turns.borrow_and_update();
-            let (is_own, leader) = {
+            let (is_own, is_restarted, leader) = {
                 let state = self.state.lock();
                 let is_own = state.run.as_ref().is_some_and(|own| Arc::ptr_eq(own, run));
-                (is_own, state.leader.clone())
+                (is_own, state.is_restarted, state.leader.clone())
             };
             if !is_own {
                 return;
             }
-            if leader.term > told.term {
-                let taken = async {
-                    let mut turns = self.turns.subscribe();
-                    loop {
-                        if self.state.lock().is_taken || turns.changed().await.is_err() {
-                            return;
-                        }
-                    }
+            let taken = self.until(|state| state.is_taken);
+            if is_restarted {
+                let is_stopped = tokio::select! {
+                    () = self.stop_run(run) => true,
+                    () = taken => false,
                 };
+                if is_stopped {
+                    return;
+                }
+                continue;
+            }
+            if leader.term > told.term {
                 let followed = tokio::select! {
                     followed = self.follow(run, &leader) => followed,
                     () = taken => continue,
@@ -296,12 +316,58 @@ impl Standby {
                 self.change(spec, "follow", (command.clone(), *timeout), env, None).await
             }
             RoleChange::Restart => {
-                run.stop(BootTime::now() + standby.stop_timeout + KILL_RESERVE).await;
-                self.forget(run);
-                self.turn();
+                self.stop_run(run).await;
                 Ok(())
             }
         }
+    }
+
+    /// Stops the standby, which is started again then.
+    async fn stop_run(&self, run: &Arc<JobRun>) {
+        run.stop(BootTime::now() + self.keys().1.stop_timeout + KILL_RESERVE).await;
+        self.forget(run);
+        self.turn();
+    }
+
+    /// Restarts the standby for an operator. Returns when the new one is ready.
+    ///
+    /// # Errors
+    /// Why it is not restarted here, as text.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, it may be restarted or not.
+    pub(crate) async fn restart(&self) -> Result<(), &'static str> {
+        let before = {
+            let mut state = self.state.lock();
+            state.is_restarted = true;
+            state.run.clone()
+        };
+        self.turn();
+        let outcome = || {
+            let state = self.state.lock();
+            let is_new = |run: &&Arc<JobRun>| before.as_ref().is_none_or(|before| !Arc::ptr_eq(before, run));
+            let new = state.run.as_ref().filter(is_new);
+            match (state.is_taken, state.is_over) {
+                (true, _) => Some(Err("this member leads, or takes over")),
+                (_, true) => Some(Err("the worker ends, or is upgraded")),
+                _ => new.filter(|run| run.status().borrow().state == ProcessState::Running).map(|_| Ok(())),
+            }
+        };
+        let changed = Notify::new();
+        let ends = async {
+            loop {
+                if let Some(outcome) = outcome() {
+                    return outcome;
+                }
+                changed.notified().await;
+            }
+        };
+        let outcome = tokio::select! {
+            outcome = ends => outcome,
+            () = self.watch(|| changed.notify_one()) => Err("the worker ends"),
+        };
+        self.state.lock().is_restarted = false;
+        outcome
     }
 
     /// A leadership takes the job's program. From now on nothing is started here until [`give_back`](Self::give_back).
@@ -371,7 +437,13 @@ impl Standby {
             RoleChange::Signal(signal) => run.signal(signal).await,
             RoleChange::Exec { command, timeout } => {
                 let all = self.leader_env(env, env.over(&spec.env));
-                self.change(spec, "promote", (command, timeout), all, Some(by)).await?;
+                let mut now = run.status();
+                tokio::select! {
+                    promoted = self.change(spec, "promote", (command, timeout), all, Some(by)) => promoted?,
+                    _ = now.wait_for(|now| now.pid != process.pid) => {
+                        self.armed(Err("it has ended meanwhile".to_owned()))?;
+                    }
+                }
             }
             RoleChange::None | RoleChange::Restart => {}
         }

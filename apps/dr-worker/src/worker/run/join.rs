@@ -25,6 +25,7 @@ use super::{
     parts::{JobParts, Parts},
     roster, session,
     settings::{election, needs, profile},
+    standby_requests,
     upgrade::{Expected, conclude},
     watch,
     watchdog::NodeWatchdog,
@@ -184,8 +185,9 @@ impl Joining<'_> {
             background.spawn(async move { fencing.returned(&job, &ballot).await });
         }
         let me = config.node.id.clone();
-        let orders =
-            decides.then(|| Source { session: session.clone(), paths: paths.clone(), me: me.clone() });
+        let source = || Source { session: session.clone(), paths: paths.clone(), me: me.clone() };
+        let orders = decides.then(source);
+        let of_standby = decides.then(source).filter(|_| slot.standby().is_some());
         let order = decides.then(|| {
             let (others, root) = (Arc::clone(self.worker.others()), self.worker.root().to_owned());
             Order::new(others, session.clone(), root, paths.clone(), me.clone())
@@ -204,6 +206,9 @@ impl Joining<'_> {
         let settings = settings.above(floor.term, floor.token);
         let election = again.join(session, settings, &slot, handler, decides)?;
 
+        if let Some(source) = of_standby {
+            background.spawn(standby_requests::follow(source, Arc::clone(&slot), election.clone()));
+        }
         if decides {
             background.spawn(roster::keep(session.clone(), paths.clone(), election.clone()));
         }

@@ -35,6 +35,7 @@ mod roster;
 mod session;
 mod settings;
 mod site_check;
+mod standby_requests;
 mod task;
 mod upgrade;
 mod watch;

@@ -219,6 +219,28 @@ impl Orders {
         }
     }
 
+    /// Answers for a member that has begun to restart its standby, and is gone. What becomes of either is not reported here.
+    async fn look_at_standby(&mut self, at: usize, which: &RequestRef, member: &MemberId, work: &JobWork) {
+        let failed = |reason: String| RequestState::Failed { reason, at_ms: unix_ms() };
+        match self.source.of_standby(which, member).await {
+            Ok(Some((RequestState::Pending, _))) if work.slot.standby().is_none() => {
+                let outcome = failed(format!("job {} has no standby", work.slot.name()));
+                self.answer(at, outcome, work).await;
+            }
+            Ok(Some((RequestState::Accepted { .. }, true))) => {
+                let outcome = failed(format!("it was interrupted: {member} is gone, or has come back since"));
+                self.answer(at, outcome, work).await;
+            }
+            Ok(Some((state, _))) if !state.is_final() => self.is_owed = true,
+            Ok(_) => self.open[at].is_over = true,
+            Err(error) => {
+                let (job, request) = (work.slot.name(), &which.name);
+                tracing::debug!(job, request, %error, "can't read yet what became of a request");
+                self.is_owed = true;
+            }
+        }
+    }
+
     async fn answer(&mut self, at: usize, outcome: RequestState, work: &JobWork) {
         let FollowedRequest { filed, is_over } = &mut self.open[at];
         match self.source.answer(&filed.which, &outcome).await {
@@ -265,6 +287,10 @@ impl Led<'_> {
     /// Carries out or answers an open request, if that is this leader's part.
     async fn look_at(&mut self, at: usize) -> Result<(), Failure> {
         let FiledRequest { which, request } = self.orders.open[at].filed.clone();
+        if let Some(member) = request.standby_of() {
+            self.orders.look_at_standby(at, &which, member, self.work).await;
+            return Ok(());
+        }
         let is_stopped = self.work.slot.stopped().is_some();
         let at_ms = unix_ms();
         match request.state {

@@ -86,7 +86,7 @@ impl Pass<'_> {
         for (FiledRequest { which, request }, meta) in self.unbegun() {
             match self.ends.get(which) {
                 Some(end) if self.now.time >= *end => {
-                    let who = if request.kind.is_move() { "elector" } else { "leader" };
+                    let who = request.kind.begun_by();
                     let reason = format!("no {who} began it within {}", in_words(request.valid_for()));
                     let state = RequestState::Expired { reason, at_ms: self.now.unix_ms };
                     let ended = Box::new(AdminRequest { state, ..request.clone() });
