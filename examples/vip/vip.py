@@ -72,7 +72,12 @@ class Arp:
         """The hosts that have used the address, as they are heard."""
         end = time.monotonic() + within
         while select.select([self.socket], [], [], max(0, end - time.monotonic()))[0]:
-            packet = self.socket.recv(64)
+            try:
+                packet = self.socket.recv(64)
+            except OSError as error:
+                # Once, when the interface goes down.
+                log(f"cannot hear ARP: {error}")
+                continue
             if packet[28:32] == self.address and packet[22:28] != self.own:
                 yield packet[22:28].hex(":")
 

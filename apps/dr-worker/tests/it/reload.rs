@@ -351,6 +351,7 @@ fn its_session_goes_on_with_other_servers_of_the_ensemble_only() {
     let by = std::time::Instant::now() + std::time::Duration::from_secs(8);
     while std::time::Instant::now() < by {
         assert!(leads(&worker), "{}", status());
+        // Between two looks.
         std::thread::sleep(std::time::Duration::from_millis(200));
     }
     assert_eq!(status()["jobs"]["orders"]["term"], term);

@@ -85,6 +85,7 @@ async fn only_the_leader_serves() {
             if served == 1 && named {
                 return;
             }
+            // Between two looks.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
