@@ -258,8 +258,9 @@ impl Pass<'_> {
 
     /// Waits, unless a line of succession needs an update.
     pub(crate) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Wait) -> Verdict {
-        // By one clock an exclusion may still hold that has ended by the other.
-        if self.trace.is_some() || self.stands_in() {
+        // By one clock an exclusion may still hold that has ended by the other. A line that is to be empty depends on no clock.
+        let leaves_it = self.stands_in() && self.control.mode == Mode::Auto;
+        if self.trace.is_some() || leaves_it {
             return otherwise.into();
         }
         match self.question(0, self.now.unix_ms, Cause::LeaderLost).refresh(elected) {

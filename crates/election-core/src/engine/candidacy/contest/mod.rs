@@ -25,7 +25,8 @@
 //! its own, which every member watches: so the base is known before a member leads, and costs it no round trip then. A
 //! member that would not be above what it has seen raises the base before it leads, or beside a leader that knows less. A
 //! leader whose token is not above the base ends, and joins again. A successor can learn of a new base a moment late, if
-//! its predecessor goes in that moment; then it begins below, and ends when it has read it.
+//! its predecessor goes in that moment; then it begins below, and ends when it has read it. So can who joins after the znode was
+//! deleted by hand, until a member that has seen the base has written it again.
 //!
 //! **The versions of each created znode begin at 0**, so the creations of the leader znode of the single recipe are
 //! counted. Each creation sets the parent, in the same transaction. A deletion is applied only while the parent has

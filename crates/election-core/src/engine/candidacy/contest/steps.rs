@@ -469,9 +469,12 @@ impl ContestCandidacy {
                     core.retry(Part::Candidacy);
                 } else {
                     let alone = ahead == 1;
-                    self.before =
-                        Some(Box::new(Before { path, alone, ranked: true, first: alone, gone: false }));
-                    self.previous = None;
+                    let known = self.before.as_ref().filter(|known| known.path == path);
+                    let first = alone || known.is_some_and(|known| known.first);
+                    if known.is_none() {
+                        self.previous = None;
+                    }
+                    self.before = Some(Box::new(Before { path, alone, ranked: true, first, gone: false }));
                     let suspected = queue.duplicate(names, &own).map(|name| queue.path(name));
                     self.suspect(core, suspected);
                     let text = format!("is in the queue as {own}, behind {before} ({ahead} before it)");
