@@ -12,7 +12,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use election_admin::{AdminError, Attempts, Known, Refusal, orders};
+use election_admin::{AdminError, Attempts, Hindrance, Known, NotNow, Refusal, orders};
 use election_core::{
     Paths,
     internals::record::{
@@ -210,6 +210,11 @@ impl<'a> Carrier<'a> {
                             // The decision has changed meanwhile, or another worker has begun it.
                             tokio::time::sleep(LOOK).await;
                         }
+                        // A request that has done its part waits for an elector, which ends it.
+                        Err(AdminError::NotNow(
+                            Hindrance::OpenRequest(_)
+                            | Hindrance::Rules { why: NotNow::UnderWay { .. } | NotNow::Open { .. }, .. },
+                        )) if BootTime::now() < by => tokio::time::sleep(LOOK).await,
                         Err(AdminError::NotNow(why)) => {
                             let failed = StepOutcome::Failed(crate::advice::on(&why));
                             return self.settle(at, step.request.as_ref(), failed).await;
@@ -341,7 +346,9 @@ impl<'a> Carrier<'a> {
         let last = tokio::select! {
             last = election_admin::follow(self.session, paths, &filed.which, until, |_| {}) => last,
             // No elector may be left that writes the outcome.
-            led = self.until_led(plan, step, paths), if plan.is_forced() => return led.map(|()| String::new()),
+            led = self.until_led(plan, step, paths), if plan.is_forced() => {
+                return led.map(|()| "its new leader was lost".to_owned());
+            }
         };
         let last = match last {
             Ok(last) => last.map_or(filed.request.state, |last| last.state),

@@ -109,8 +109,9 @@ fn under_way(present: &Evacuation, wanted: &SiteId) -> Error {
     let (site, by) = (&present.site, &present.by);
     let verb = if present.undo { "being undone" } else { "under way" };
     let why = match site == wanted {
+        true if present.undo => "its jobs return",
         true => "this one has other jobs or options",
-        false => "one site is emptied at a time: the other one takes its jobs",
+        false => "one site is emptied at a time",
     };
     let undo = match present.undo {
         true => String::new(),
