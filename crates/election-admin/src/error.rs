@@ -109,6 +109,9 @@ pub enum Hindrance {
     /// A request has not ended.
     #[error("request {0} is open; cancel it first")]
     Request(String),
+    /// This session does not hold the member's record yet.
+    #[error("{0} has not joined the election yet")]
+    NotJoined(MemberId),
     /// A member takes part in the election.
     #[error("{0} is a member: stop its worker first")]
     Member(MemberId),

@@ -8,7 +8,11 @@ use zk_session::{
     sleep_until,
 };
 
-use crate::{change::Attempts, error::AdminError, known::Known};
+use crate::{
+    change::Attempts,
+    error::{AdminError, Hindrance},
+    known::Known,
+};
 use election_core::{
     Paths,
     config::MemberId,
@@ -235,7 +239,7 @@ impl JobRequests {
     /// it has returned something.
     ///
     /// # Errors
-    /// When ZooKeeper doesn't answer, or a record can't be read.
+    /// When ZooKeeper doesn't answer, or a record can't be read; [`Hindrance::NotJoined`] before the member has its record.
     ///
     /// # Cancel safety
     /// May have been begun or not. A leader answers a request that was begun and has not ended.
@@ -252,9 +256,6 @@ impl JobRequests {
             let observer = attempts.look().await?;
             let (asked, member) = (observer.read(&path).await?, observer.read(&member_path).await?);
             let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else { return Ok(false) };
-            let Some(member) = member.filter(|node| node.owner == incarnation.session_id().0) else {
-                return Ok(false);
-            };
             let begun = RequestState::Accepted { term: standby.term };
             match AdminRequest::decode(&path, &asked.data)?.state {
                 RequestState::Pending => {}
@@ -262,6 +263,8 @@ impl JobRequests {
                 RequestState::Accepted { .. } if tried.contains(which) => return Ok(true),
                 _ => return Ok(false),
             }
+            let member = member.filter(|node| node.owner == incarnation.session_id().0);
+            let member = member.ok_or_else(|| Hindrance::NotJoined(standby.member.clone()))?;
             let request = request.clone().with(|request| request.state = begun);
             let group = [
                 MultiOp::check(&member_path, member.version),

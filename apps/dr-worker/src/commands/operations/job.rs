@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Restart {
     #[command(flatten)]
     from: OneLeader,
-    /// Member whose standby is restarted, instead of the job on its leader.
+    /// Member whose standby is restarted instead.
     #[arg(long, value_name = "MEMBER", conflicts_with_all = ["from", "slot"])]
     standby: Option<MemberId>,
 }

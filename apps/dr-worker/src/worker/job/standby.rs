@@ -263,11 +263,10 @@ impl Standby {
             if !is_own {
                 return;
             }
-            let taken = self.until(|state| state.is_taken);
             if is_restarted {
                 let is_stopped = tokio::select! {
                     () = self.stop_run(run) => true,
-                    () = taken => false,
+                    () = self.until(|state| state.is_taken) => false,
                 };
                 if is_stopped {
                     return;
@@ -277,7 +276,7 @@ impl Standby {
             if leader.term > told.term {
                 let followed = tokio::select! {
                     followed = self.follow(run, &leader) => followed,
-                    () = taken => continue,
+                    () = self.until(|state| state.is_taken || state.is_restarted) => continue,
                 };
                 match followed {
                     Ok(()) => (told, pause) = (leader, None),
@@ -373,7 +372,7 @@ impl Standby {
     /// A leadership takes the job's program. From now on nothing is started here until [`give_back`](Self::give_back).
     pub(crate) fn take(&self) -> Option<Arc<JobRun>> {
         let mut state = self.state.lock();
-        state.is_taken = true;
+        (state.is_taken, state.is_restarted) = (true, false);
         let run = state.run.take();
         state.restarts += run.as_ref().map_or(0, |run| u64::from(run.status().borrow().restarts));
         drop(state);

@@ -29,7 +29,16 @@ pub(super) async fn follow(source: Source, slot: Arc<JobSlot>, election: Electio
         let JobNews::Requests(open) = news else { continue };
         for filed in open {
             let is_own = filed.request.standby_of() == Some(&following.source.me);
-            if is_own && filed.request.state == RequestState::Pending && !following.carry_out(filed).await {
+            let goes_on = match filed.request.state {
+                RequestState::Pending if is_own => following.carry_out(filed).await,
+                // The program before this one has begun it on this session, before an upgrade in place.
+                RequestState::Accepted { .. } if is_own && !following.requests.has_tried(&filed.which) => {
+                    let reason = "it was interrupted by an upgrade of the worker".to_owned();
+                    following.answer(&filed, RequestState::Failed { reason, at_ms: unix_ms() }).await
+                }
+                _ => true,
+            };
+            if !goes_on {
                 return;
             }
         }
@@ -64,6 +73,12 @@ impl Following {
         let (by, reason) = (&filed.request.by, &filed.request.reason);
         tracing::info!(job, request = which.name, by, reason, "restarting the standby");
         let outcome = self.restart(term).await;
+        self.answer(&filed, outcome).await
+    }
+
+    /// Returns whether the session goes on.
+    async fn answer(&mut self, filed: &FiledRequest, outcome: RequestState) -> bool {
+        let (job, which) = (self.slot.name(), &filed.which);
         loop {
             match self.requests.answer(which, &outcome).await {
                 Ok(()) => return true,
