@@ -1,5 +1,5 @@
 //! What operators ask of the standby of a job on this member: to restart it. A request is begun by a compare-and-set, so it is
-//! carried out once. If this process ends meanwhile, the leader answers it.
+//! carried out once. If this process ends meanwhile, the leader answers it, or the next process of this member.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,9 +31,10 @@ pub(super) async fn follow(source: Source, slot: Arc<JobSlot>, election: Electio
             let is_own = filed.request.standby_of() == Some(&following.source.me);
             let goes_on = match filed.request.state {
                 RequestState::Pending if is_own => following.carry_out(filed).await,
-                // The program before this one has begun it on this session, before an upgrade in place.
+                // An earlier process of this member has begun it. After an upgrade in place no leader answers it.
                 RequestState::Accepted { .. } if is_own && !following.requests.has_tried(&filed.which) => {
-                    let reason = "it was interrupted by an upgrade of the worker".to_owned();
+                    let reason =
+                        "it was interrupted: the worker was restarted or upgraded meanwhile".to_owned();
                     following.answer(&filed, RequestState::Failed { reason, at_ms: unix_ms() }).await
                 }
                 _ => true,
