@@ -118,7 +118,8 @@ table! {
         /// How many bytes of it go there in a second, over ten seconds; `None`: any number.
         pub output_limit: Option<Size> = None => unread();
         /// Programs at certain moments, with the job's environment and more. A failure of prepare or before_takeover fails the
-        /// takeover, their exit code 75 declines leadership; other failures are reported. on_leader_changed runs on every member.
+        /// takeover, their exit code 75 declines leadership. A failure of before_stop calls off a planned move, or a restart. Other
+        /// failures are reported. on_leader_changed runs on every member.
         /// The worker waits for a hook with the mode "sync"; one with "async" delays nothing. Only before_stop and after_stop have
         /// a choice; after_ready and on_leader_changed are always "async". See docs/configuration.md.
         pub hooks: Hooks = Hooks::default() => nested().applied();

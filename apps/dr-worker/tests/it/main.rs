@@ -4,6 +4,7 @@ mod support;
 
 mod absent_members;
 mod access_lists;
+mod called_off;
 mod cli_can_restart;
 mod cli_explain;
 mod cli_standing_orders;

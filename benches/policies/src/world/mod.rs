@@ -266,7 +266,11 @@ impl World {
                 self.hosts[host].dies();
                 self.at(self.now + RESTART, Due::Start(host));
             }
-            Action::KeepLease(_) | Action::Suspend(_) | Action::Lead | Action::LeaderChanged(..) => {}
+            Action::KeepLease(_)
+            | Action::Suspend(_)
+            | Action::AskBeforeMove(_)
+            | Action::Lead
+            | Action::LeaderChanged(..) => {}
         }
     }
 

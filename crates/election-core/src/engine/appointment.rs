@@ -224,7 +224,7 @@ pub(crate) fn tokens_raised(base: u64) -> String {
 
 pub(crate) fn moved_away(elected: &Elected, slot: usize) -> String {
     match elected.given(slot) {
-        Some(given) => format!("term {} has begun: {}", given.term, given.sentence),
+        Some(given) => format!("term {} has begun: {}", given.decided_in(), given.sentence),
         None => format!("term {} has begun: there is no slot {slot} any more", elected.term),
     }
 }

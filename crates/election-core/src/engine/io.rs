@@ -135,6 +135,8 @@ pub enum Wish {
     /// Not to hand over as planned: switchovers are refused with this reason, and leadership does not move
     /// to a better member. Failovers and forced steps are not blocked.
     BlockSwitchover(String),
+    /// To be asked before each planned move of its leadership: [`Action::AskBeforeMove`].
+    AskBeforeMoves,
     /// To permit planned handovers again.
     AllowSwitchover,
 }
@@ -154,6 +156,10 @@ pub enum AppEvent {
     TakeoverFailed(String),
     /// `prepare` or `takeover` declined: this member is not to lead now. That is no failure.
     Declined(String),
+    /// The planned move may go on: the work is stopped next.
+    MoveAccepted,
+    /// The planned move is called off, for this reason: this member leads on.
+    MoveDeclined(String),
     /// The work ended by itself, or could not be kept running.
     WorkFailed(String),
     /// The work is finished.
@@ -341,6 +347,9 @@ pub enum Action {
     Prepare(Arc<Appointment>),
     /// Take over; answer with `TakenOver` or `TakeoverFailed`.
     TakeOver(EnteredLeadership),
+    /// Another member is named as planned, for this reason. The work continues; answer with `MoveAccepted` or `MoveDeclined`. A
+    /// `Stop` ends the question. Only after [`Wish::AskBeforeMoves`].
+    AskBeforeMove(StopReason),
     /// READY is announced: lead on; answer with `WorkFailed` or `WorkFinished` if it ends.
     Lead,
     /// The work may continue until this time, and must have ended by then.

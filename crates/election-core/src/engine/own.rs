@@ -17,7 +17,7 @@ use super::{
 use crate::{
     ids::Ballot,
     paths::Paths,
-    record::{GaveUp, Health, RoundTrips, Unreached, limits},
+    record::{CalledOff, GaveUp, Health, RoundTrips, Unreached, limits},
     time::{Now, Time},
 };
 
@@ -30,6 +30,7 @@ pub(super) struct Own {
     pub(super) joined_ms: u64,
     /// Seldom there, so on the heap.
     pub(super) gave_up: Option<Box<GaveUp>>,
+    pub(super) called_off: Option<Box<CalledOff>>,
     pub(super) leaving: Leaving,
     pub(super) ballot: OwnBallot,
     pub(super) contest: OwnContestZnode,
@@ -57,6 +58,7 @@ impl Own {
             wishes: Wishes::default(),
             joined_ms,
             gave_up: None,
+            called_off: None,
             leaving: Leaving::No,
             ballot: OwnBallot::default(),
             contest: OwnContestZnode::default(),
@@ -205,6 +207,8 @@ pub(super) struct Wishes {
     pub(super) withdrawn: Option<String>,
     /// Why it blocks planned handovers, if it does.
     pub(super) holds: Option<String>,
+    /// Whether its application is asked before a planned move.
+    pub(super) is_asked: bool,
     /// When the leadership that it has must have ended, and why.
     pub(super) deadline: Option<Box<(Time, String)>>,
 }

@@ -99,6 +99,7 @@ pub(crate) fn above(elected: &Elected, to: Above<'_>) -> Elected {
 fn given(term: u64, sentence: String, unix_ms: u64, previous: Option<Previous>) -> Given {
     Given {
         term,
+        decided_in: None,
         cause: Cause::TokensRaised,
         sentence,
         decided_at_ms: unix_ms,
@@ -127,6 +128,7 @@ mod tests {
     fn slot(term: u64, named: Option<Named>, previous: Option<Previous>) -> Slot {
         let given = Given {
             term,
+            decided_in: None,
             cause: Cause::Failover,
             sentence: "it was so".to_owned(),
             decided_at_ms: 1,

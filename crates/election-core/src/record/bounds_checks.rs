@@ -68,7 +68,7 @@ fn limit(kind: &str, path: &str) -> Option<u64> {
         "attempts" | "obeyed" => MAX_MS,
         "s" if parent.ends_with("losses/s") => MAX_MS,
         "term" if matches!(kind, "elected" | "control" | "member") => MAX_TERM,
-        "prepared" | "stay" => MAX_TERM,
+        "prepared" | "decided_in" | "stay" => MAX_TERM,
         "term" | "fencing_token" | "czxid" | "mzxid" | "last_request" => MAX_TOKEN,
         "token" | "token_base" => MAX_TOKEN_BASE,
         "slot" => MAX_SLOTS as u64 - 1,

@@ -69,7 +69,7 @@ fn kinds() -> Vec<Kind> {
         "measured":["k"],"health":{"state":"unhealthy","reason":"r"},"site_health":{"state":"healthy"},"policy":"p",
         "config":{"version":1,"refused":{"version":2,"reason":"r"}},"software":"w","orders_format":2,
         "session_timeout_ms":3,"joined_ms":4,"gave_up":{"term":5,"cause":"resigned","reason":"r","at_ms":6},
-        "withdrawn":"w","leaving":true,"prepared":7,"holds":"h","unreached":[{"ballot":"x-0000000001","since_ms":8}],
+        "called_off":{"term":6,"reason":"r"},"withdrawn":"w","leaving":true,"prepared":7,"holds":"h","unreached":[{"ballot":"x-0000000001","since_ms":8}],
         "round_trips":{"peers":{"a":9},"zookeeper":10,"targets":{"t":11}},
         "remembers":{"term":12,"mzxid":13,"token":14,"token_base":15,"last_request":16}}"#,
         ),

@@ -39,11 +39,13 @@ pub enum Cause {
     SlotsChanged,
     /// By an operator's standing order or the configuration, the named member must not lead.
     StandingOrder,
+    /// The leader has called a planned move off, and leads on in its term.
+    CalledOff,
 }
 
 impl Cause {
     /// Every cause, in the order of its definition.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Startup,
         Self::MemberJoined,
         Self::LeaderLost,
@@ -60,6 +62,7 @@ impl Cause {
         Self::TokensRaised,
         Self::SlotsChanged,
         Self::StandingOrder,
+        Self::CalledOff,
     ];
 
     /// Its name in records, metrics and the job's environment.
@@ -81,7 +84,14 @@ impl Cause {
             Self::TokensRaised => "tokens-raised",
             Self::SlotsChanged => "slots-changed",
             Self::StandingOrder => "standing-order",
+            Self::CalledOff => "called-off",
         }
+    }
+
+    /// Whether a decision of this cause is a planned move that the leader may call off: it is fit to lead on. A failover may not
+    /// be, and a leader that leaves can't lead on.
+    pub const fn can_be_called_off(self) -> bool {
+        matches!(self, Self::Switchover | Self::BetterCandidate | Self::StandingOrder)
     }
 
     /// Whether the previous leader counts as failed, so that a policy of 'another site than the failed leader's'

@@ -116,6 +116,7 @@ impl Contender {
             stop_budget_ms: 0,
             joined_ms: self.since_ms,
             gave_up: None,
+            called_off: None,
             withdrawn: None,
             leaving: false,
             prepared: None,

@@ -159,7 +159,7 @@ impl Elected {
         if slots > MAX_SLOTS {
             return Err(format!("it has {slots} slots, more than {MAX_SLOTS}"));
         }
-        if self.slots.iter().any(|slot| slot.given.term > self.term) {
+        if self.slots.iter().any(|slot| slot.given.term.max(slot.given.decided_in()) > self.term) {
             return Err(format!("a slot has a later term than {}", self.term));
         }
         if self.clone().bounded() != *self {
@@ -198,7 +198,7 @@ impl Elected {
 
     /// The decision of this term; `None` if the term only removed slots.
     pub fn latest(&self) -> Option<&Given> {
-        self.slots.iter().map(|slot| &slot.given).find(|given| given.term == self.term)
+        self.slots.iter().map(|slot| &slot.given).find(|given| given.decided_in() == self.term)
     }
 
     /// The cause of this term.
@@ -377,6 +377,7 @@ mod tests {
         let request = Some(RequestRef { czxid: i64::MAX, name: "r-2147483647".to_owned() });
         let given = |rng: &mut fastrand::Rng| Given {
             term: limits::MAX_TERM,
+            decided_in: Some(limits::MAX_TERM),
             cause: Cause::BetterCandidate,
             sentence: text(rng),
             decided_at_ms: limits::MAX_MS,

@@ -74,6 +74,9 @@ pub struct MemberRecord {
     /// The last leadership that it could not take over or maintain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up: Option<GaveUp>,
+    /// The planned move that it has called off, by its term: it leads on in its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_off: Option<CalledOff>,
     /// Why it is not a candidate, if it is not. It is then not named, even if no other member is left.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub withdrawn: Option<String>,
@@ -188,6 +191,18 @@ pub struct GaveUp {
     /// When, in milliseconds since the Unix epoch.
     #[serde(with = "limits::ms")]
     pub at_ms: u64,
+}
+
+/// A planned move that the leader has called off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[non_exhaustive]
+pub struct CalledOff {
+    /// The term of the decision that names another member.
+    #[serde(with = "limits::decided")]
+    pub term: u64,
+    /// The reason, as text.
+    #[serde(with = "crate::text::line")]
+    pub reason: String,
 }
 
 const fn first_format() -> u32 {

@@ -32,7 +32,7 @@ pub(crate) use elected::{keep_newest, most};
 pub use format::{MAX_RECORD, Record, RecordError, VERSION};
 pub use history::{HistoryEntry, Phases};
 pub use limits::MAX_SLOTS;
-pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
+pub use member::{CalledOff, GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
 pub use named::{Named, Previous};
 pub use request::{
     AdminRequest, FiledRequest, Outgoing, PlanPhase, RequestKind, RequestRef, RequestState, Target,

@@ -40,9 +40,12 @@ fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Named>, D::Error> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Given {
-    /// The term in which it was decided.
+    /// The term of the leadership.
     #[serde(with = "limits::decided")]
     pub term: u64,
+    /// The term in which it was decided, if that is a later one: the leader goes on in its own.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::decided")]
+    pub decided_in: Option<u64>,
     /// The cause.
     pub cause: Cause,
     /// The decision's sentence.
@@ -60,6 +63,13 @@ pub struct Given {
     /// The previous leader of the slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Previous>,
+}
+
+impl Given {
+    /// The term in which it was decided.
+    pub fn decided_in(&self) -> u64 {
+        self.decided_in.unwrap_or(self.term)
+    }
 }
 
 impl Slot {

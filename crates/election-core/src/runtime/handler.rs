@@ -82,6 +82,28 @@ pub trait Handler: Send + Sync + 'static {
     /// When the work can't continue, which counts as a failure of this member.
     fn lead(&self, leadership: &Leadership) -> impl Future<Output = Result<(), Failure>> + Send;
 
+    /// Another member is named in a planned move. This one leads on, and `lead` is not interrupted, until this returns; then
+    /// `stop` follows. Its future is dropped if leadership ends for another reason meanwhile. It is only called if
+    /// [`asks_before_moves`](Self::asks_before_moves).
+    ///
+    /// # Errors
+    /// Why the move is called off: this member leads on, with its token. Moves that nobody has asked for are tried again after
+    /// [`Policy::exclusion`](crate::config::Policy::exclusion).
+    fn before_move(
+        &self,
+        leadership: &Leadership,
+        reason: &StopReason,
+    ) -> impl Future<Output = Result<(), Failure>> + Send {
+        let _ = (leadership, reason);
+        async { Ok(()) }
+    }
+
+    /// Whether [`before_move`](Self::before_move) is to be called. Asked once, when the member joins. The recipes without an
+    /// elector have no planned moves.
+    fn asks_before_moves(&self) -> bool {
+        false
+    }
+
     /// Ends all work. Nothing may be running when it returns. All work must have ended by [`StopOrder::by`].
     fn stop(&self, order: &StopOrder) -> impl Future<Output = ()> + Send;
 

@@ -27,6 +27,8 @@ pub(super) struct Work<H> {
     events: Events,
     /// The call in progress.
     call: Option<JoinHandle<()>>,
+    /// The question whether leadership may move, beside `lead`.
+    question: Option<JoinHandle<()>>,
     /// It has begun just now.
     begun: bool,
     work_until: BootTime,
@@ -70,6 +72,7 @@ impl<H: Handler> Work<H> {
             handler,
             events,
             call: None,
+            question: None,
             begun: false,
             work_until: BootTime::from_duration(Duration::ZERO),
             term: 0,
@@ -141,6 +144,24 @@ impl<H: Handler> Work<H> {
         });
     }
 
+    pub(super) fn asks_before_moves(&self) -> bool {
+        self.handler.asks_before_moves()
+    }
+
+    pub(super) fn before_move(&mut self, reason: StopReason) {
+        let Some(terms) = &self.terms else { return };
+        let leadership = Leadership::new(Arc::clone(terms));
+        let (handler, during) = (Arc::clone(&self.handler), self.events.during("before_move"));
+        self.question = Some(tokio::spawn(async move {
+            let answer = match handler.before_move(&leadership, &reason).await {
+                Ok(()) => AppEvent::MoveAccepted,
+                Err(why) => AppEvent::MoveDeclined(why.to_string()),
+            };
+            during.ends(Event::App(answer));
+        }));
+        self.begun = true;
+    }
+
     pub(super) fn follows_leaders(&self) -> bool {
         self.leaders.is_some()
     }
@@ -177,10 +198,10 @@ impl<H: Handler> Work<H> {
             reason: sends.stop.subscribe(),
             deadline: sends.work_until.subscribe(),
         };
-        let running = self.call.take();
+        let running = [self.call.take(), self.question.take()];
         let handler = Arc::clone(&self.handler);
         self.begin("stop", async move {
-            if let Some(running) = running {
+            for running in running.into_iter().flatten() {
                 running.abort();
                 // The call in progress is dropped before anything is stopped.
                 let _ = running.await;
@@ -217,7 +238,7 @@ impl<H: Handler> Work<H> {
 impl<H> Drop for Work<H> {
     fn drop(&mut self) {
         let telling = self.leaders.iter().map(|(_, task)| task);
-        self.call.iter().chain(telling).for_each(JoinHandle::abort);
+        self.call.iter().chain(&self.question).chain(telling).for_each(JoinHandle::abort);
     }
 }
 

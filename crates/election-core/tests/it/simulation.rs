@@ -67,6 +67,7 @@ fn add(total: &mut Summary, one: &Summary) {
     total.lost_tails += one.lost_tails;
     total.failed_over += one.failed_over;
     total.guard_kills += one.guard_kills;
+    total.called_off += one.called_off;
     total.closed_by_guards += one.closed_by_guards;
     total.suspected += one.suspected;
     total.stand_ins += one.stand_ins;
@@ -107,6 +108,7 @@ fn check_coverage(kind: Kind, total: &Summary) {
     let with_an_elector = [
         ("leaderships of other slots than the first", total.other_slots),
         ("elections that got more or fewer slots", total.resized),
+        ("moves that a leader called off", total.called_off),
         ("successions", total.successions),
         ("requests that were carried out", total.requests_done as u64),
         ("requests that expired", total.requests_expired as u64),

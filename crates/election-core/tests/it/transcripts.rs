@@ -224,6 +224,8 @@ transcripts! {
     named_before_it_was_known_to_have_withdrawn,
     named_from_the_end_of_the_line,
     hold,
+    called_off,
+    called_off_in_vain,
     future_format,
     maintenance,
     history_is_bounded,

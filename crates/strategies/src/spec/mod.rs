@@ -379,7 +379,8 @@ pub fn causes() -> impl Iterator<Item = &'static str> {
 }
 
 fn cause_words() -> impl Iterator<Item = (&'static str, Option<Cause>)> {
-    let asked = Cause::ALL.into_iter().filter(|cause| *cause != Cause::StandingOrder);
+    let asked =
+        Cause::ALL.into_iter().filter(|cause| !matches!(cause, Cause::StandingOrder | Cause::CalledOff));
     asked.map(|cause| (cause.as_str(), Some(cause))).chain([("failure", None)])
 }
 

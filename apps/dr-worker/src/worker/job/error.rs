@@ -85,6 +85,17 @@ pub enum HookProblem {
 }
 
 impl JobError {
+    /// The same as the reason why a planned stop is called off.
+    pub(crate) fn calling_off(self) -> Failure {
+        match self {
+            JobError::Hook { hook, problem: HookProblem::Failed(exit), .. } => {
+                Failure::new(format!("{hook} failed ({exit})"))
+            }
+            JobError::Hook { hook, problem, .. } => Failure::new(format!("{hook} {problem}")),
+            error => error.into(),
+        }
+    }
+
     /// The same for the election: a hook that declines leadership has not failed.
     pub(crate) fn into_failure(self) -> Failure {
         match self {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, convert::Infallible, future::pending, sync::Arc
 
 use election_core::{
     Handler, Leadership,
-    handler::{Appointment, ElectionEvent, Failure, StopOrder},
+    handler::{Appointment, ElectionEvent, Failure, StopOrder, StopReason},
     internals::record::{Cause, Current, Status},
 };
 use job_guard::{Deadline, Lease};
@@ -131,6 +131,14 @@ impl Handler for JobHandler {
             never = renew(lease, leadership) => match never {},
             led = self.lead_on(leadership) => led,
         }
+    }
+
+    fn asks_before_moves(&self) -> bool {
+        true
+    }
+
+    async fn before_move(&self, leadership: &Leadership, reason: &StopReason) -> Result<(), Failure> {
+        self.work.before_stop(leadership, &reason.to_string()).await
     }
 
     async fn stop(&self, order: &StopOrder) {

@@ -26,7 +26,7 @@ use job_guard::JobRun;
 use tokio::sync::watch;
 use zk_session::Session;
 
-use super::work::JobWork;
+use super::work::{JobWork, RESTARTED};
 use crate::{
     typed::Typed,
     wall::unix_ms,
@@ -342,6 +342,13 @@ impl Led<'_> {
             return Ok(());
         };
         let carried_out = if request.kind == RequestKind::Restart {
+            if let Err(why) = self.work.before_stop(self.leadership, RESTARTED).await {
+                let reason = format!("called off: {why}");
+                let outcome = RequestState::Failed { reason, at_ms: unix_ms() };
+                self.orders.outcomes.insert(which, outcome.clone());
+                self.orders.answer(at, outcome, self.work).await;
+                return Ok(());
+            }
             self.after_ready = Box::pin(pending());
             self.work.halt(self.leadership, Halt::Starting).await;
             self.resume().await

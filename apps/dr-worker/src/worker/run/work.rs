@@ -32,6 +32,9 @@ pub(super) struct JobWork {
     pub(super) order: Option<Order>,
 }
 
+/// Why the job of a leadership that goes on is stopped.
+pub(super) const RESTARTED: &str = "it is to start again";
+
 /// How long the report that the job has ended may take when the worker is to end at once.
 const HURRIED: Duration = Duration::from_secs(1);
 
@@ -93,10 +96,35 @@ impl JobWork {
         }
     }
 
+    /// Runs the hook before a stop that may still be called off. The stop that follows does not run it again.
+    ///
+    /// # Errors
+    /// Why the job is not to be stopped: the hook has failed.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the hook is killed.
+    pub(super) async fn before_stop(&self, leadership: &Leadership, reason: &str) -> Result<(), Failure> {
+        let slot = &self.slot;
+        let serves = slot.process().state == ProcessState::Running && !slot.is_hastened();
+        let Some(env) = slot.env().filter(|_| serves) else { return Ok(()) };
+        let env = JobEnv { reason: reason.to_owned(), ..env };
+        let until = Deadline::before(leadership.work_until().into(), slot.stop_budget());
+        let done = tokio::select! {
+            done = slot.hook(HookName::BeforeStop, &env, Some(until)) => done,
+            () = slot.hastened() => return Ok(()),
+        };
+        if let Err(error) = done {
+            tracing::warn!(job = slot.name(), "{error}; the job runs on");
+            return Err(error.calling_off());
+        }
+        slot.set_before_stop_done();
+        Ok(())
+    }
+
     /// Stops the job as at the end of a leadership, which goes on.
     pub(super) async fn halt(&self, leadership: &Leadership, why: Halt) {
         let reason = match &why {
-            Halt::Starting => "it is to start again".to_owned(),
+            Halt::Starting => RESTARTED.to_owned(),
             Halt::Stopped(order) => format!("the job is {order}"),
             Halt::Waiting(why) => why.clone(),
         };
@@ -124,10 +152,11 @@ impl JobWork {
         let serves = slot.process().state == ProcessState::Running;
         // A planned stop may be under way.
         let has_time = (serves || slot.planned_stop().is_some()) && !slot.is_hastened();
+        let was_asked = slot.take_before_stop_done();
         if let Some(until) = before_stop.filter(|_| has_time) {
             let hook = env.as_ref().filter(|_| serves);
             tokio::select! {
-                () = self.stop_in_time(hook, until) => {}
+                () = self.stop_in_time(hook, was_asked, until) => {}
                 () = urgent => {}
             }
         }
@@ -154,8 +183,9 @@ impl JobWork {
         slot.cleaned_up();
     }
 
-    /// Stops the job within the time of a planned stop, after those that come after it, with this hook before.
-    async fn stop_in_time(&self, hook: Option<&JobEnv>, until: Deadline) {
+    /// Stops the job within the time of a planned stop, after those that come after it, with the hook before unless that has run
+    /// when it was asked.
+    async fn stop_in_time(&self, hook: Option<&JobEnv>, was_asked: bool, until: Deadline) {
         let mut spent = Duration::ZERO;
         if let (Some(env), Some(order)) = (hook, &self.order) {
             let within = self.slot.spec().planned_stop_timeout();
@@ -166,7 +196,9 @@ impl JobWork {
         }
         if let Some(env) = hook {
             let demoted = async {
-                self.try_hook(HookName::BeforeStop, env, Some(until.clone())).await;
+                if !was_asked {
+                    self.try_hook(HookName::BeforeStop, env, Some(until.clone())).await;
+                }
                 self.slot.demote(env, until).await
             };
             tokio::select! {

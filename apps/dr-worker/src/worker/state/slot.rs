@@ -73,6 +73,8 @@ struct SlotState {
     other_jobs: OtherJobs,
     /// Renews the lease of a run that the program before this one has handed over.
     adopted: Option<Lease>,
+    /// The hook before the stop that follows has run.
+    is_before_stop_done: bool,
     /// The leadership was handed over, so its hook after readiness has run.
     is_past_ready: bool,
 }
@@ -131,6 +133,7 @@ impl JobSlot {
             overlay: None,
             other_jobs: OtherJobs::new(),
             adopted: None,
+            is_before_stop_done: false,
             is_past_ready: false,
         };
         let file = node.state_dir.join(format!("{}.{}.leadership.json", node.id, job.name()));
@@ -484,6 +487,15 @@ impl JobSlot {
         std::mem::take(&mut self.state.lock().is_past_ready)
     }
 
+    pub(in crate::worker) fn set_before_stop_done(&self) {
+        self.state.lock().is_before_stop_done = true;
+    }
+
+    /// Whether the hook before the stop that follows has run; once.
+    pub(in crate::worker) fn take_before_stop_done(&self) -> bool {
+        std::mem::take(&mut self.state.lock().is_before_stop_done)
+    }
+
     pub(in crate::worker) fn running(&self) -> Option<Arc<JobRun>> {
         self.state.lock().run.clone()
     }
@@ -592,7 +604,7 @@ impl JobSlot {
         logging::set_term(self.name(), None);
         let mut state = self.state.lock();
         state.halt = None;
-        (state.adopted, state.is_past_ready) = (None, false);
+        (state.adopted, state.is_past_ready, state.is_before_stop_done) = (None, false, false);
         state.presence = Presence::Left(BootTime::now());
         drop(state);
         if let Some(standby) = &self.standby {

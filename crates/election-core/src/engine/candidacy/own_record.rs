@@ -61,6 +61,7 @@ impl OwnRecord {
             stop_budget_ms: ms(core.stop_budget()),
             joined_ms: own.joined_ms,
             gave_up: own.gave_up.as_deref().cloned(),
+            called_off: own.called_off.as_deref().cloned(),
             withdrawn: own.wishes.withdrawn.clone(),
             leaving: own.leaving.is_asked(),
             prepared: own.reports.prepared_for,
@@ -118,7 +119,7 @@ impl OwnRecord {
 fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
     let (own, mut hasher) = (&core.own, DefaultHasher::new());
     (ballot, core.granted(), core.stop_budget(), &own.health, &own.reports, &own.wishes).hash(&mut hasher);
-    (own.joined_ms, &own.gave_up, own.leaving, core.remembers()).hash(&mut hasher);
+    (own.joined_ms, &own.gave_up, &own.called_off, own.leaving, core.remembers()).hash(&mut hasher);
     let profile = &core.config.member;
     (&profile.attributes, profile.priority, &profile.policy, &profile.overlay).hash(&mut hasher);
     (&profile.address, &profile.http).hash(&mut hasher);

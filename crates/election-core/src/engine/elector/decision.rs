@@ -300,9 +300,10 @@ impl Question<'_> {
     }
 
     /// The decision about this slot in the next term.
-    fn given(&self, next: &Elected, sentence: String) -> Given {
+    pub(crate) fn given(&self, next: &Elected, sentence: String) -> Given {
         Given {
             term: next.term,
+            decided_in: None,
             cause: self.cause,
             sentence,
             decided_at_ms: self.now.unix_ms,
@@ -313,7 +314,7 @@ impl Question<'_> {
     }
 
     /// The next term. All slots are kept as they are, except for what is remembered of this one.
-    fn next_term(&self, exclusions: Vec<Exclusion>) -> Elected {
+    pub(crate) fn next_term(&self, exclusions: Vec<Exclusion>) -> Elected {
         let mut attempts = self.recent_attempts();
         if counts(self.cause) && self.ordered.is_none() && !self.is_vacated() {
             attempts.push(self.now.unix_ms);

@@ -223,5 +223,6 @@ pub(crate) const fn counts(cause: Cause) -> bool {
             | Cause::TokensRaised
             | Cause::SlotsChanged
             | Cause::StandingOrder
+            | Cause::CalledOff
     )
 }

@@ -7,6 +7,7 @@
 //! used again.
 
 pub(crate) mod better_after;
+mod called_off;
 pub(crate) mod decided;
 pub(crate) mod decision;
 mod leads_on;
@@ -153,6 +154,14 @@ impl Elector {
                     Err(error) => return core.delayed(Part::Elector, error),
                 }
             }
+            Act::CallOff { slot, leader, elected, over } => match writing(&paths, &elected, Some(over), None)
+            {
+                Ok(request) => {
+                    let request = request.only_while(paths.leader_znode(slot), leader);
+                    (request, ElectorOp::Decision(elected, Some(over), None))
+                }
+                Err(error) => return core.delayed(Part::Elector, error),
+            },
             Act::Vacate { slot, leader: version, decision: unchanged_version } => {
                 let delete = ZnodeWrite::delete(paths.leader_znode(slot), version);
                 (delete.only_while(paths.elected(), unchanged_version), ElectorOp::Vacate(slot))

@@ -22,6 +22,8 @@ pub(crate) enum Act {
     Begin(Box<Elected>, Option<i32>, Begun),
     /// The same for this slot. It removes a leader that does not know this yet.
     Depose(usize, Box<Elected>, Option<i32>),
+    /// Compare-and-set `leader/elected` while the leader znode of this slot has this version: its leader leads on.
+    CallOff { slot: usize, leader: i32, elected: Box<Elected>, over: i32 },
     /// Delete the leader znode of this slot in this version: it belongs to an excluded ballot. Only while the
     /// decision has that version.
     Vacate { slot: usize, leader: i32, decision: i32 },
@@ -60,7 +62,10 @@ impl Act {
     /// The decision that is written, if any.
     pub(crate) fn into_decision(self) -> Option<Box<Elected>> {
         match self {
-            Self::Write(elected, _) | Self::Begin(elected, ..) | Self::Depose(_, elected, _) => Some(elected),
+            Self::Write(elected, _)
+            | Self::Begin(elected, ..)
+            | Self::Depose(_, elected, _)
+            | Self::CallOff { elected, .. } => Some(elected),
             Self::Vacate { .. } | Self::Answer(..) | Self::Refuse(..) | Self::Trim(_) => None,
         }
     }

@@ -111,7 +111,9 @@ impl Pass<'_> {
         let so_far = self.timers.borrow_mut().better(at.slot, at.term, &better.named.ballot, self.now);
         let outlook = Forecast::of(self, at, named, better, so_far, tenure);
         let blockers = self.blockers(at, named, better, &outlook);
-        let Some(wait) = self.what_is_said(current, named, better, &outlook) else {
+        let stays = self.stays_after_calling_off(at).map(|why| quiet(Reason::HeldByLeader, why));
+        let wait = stays.or_else(|| self.what_is_said(current, named, better, &outlook));
+        let Some(wait) = wait else {
             let noticed = self.noticed(at.slot, at.term, "better");
             return match self.better_leads(at, better, &outlook, noticed) {
                 Ok(decided) if decided.elected.named(at.slot) == Some(named) => {
@@ -159,6 +161,9 @@ impl Pass<'_> {
         }
         if outlook.is_open {
             add(Reason::Confirm, is_proposed(leader, better));
+        }
+        if let Some(why) = self.stays_after_calling_off(at) {
+            add(Reason::HeldByLeader, why);
         }
         if let Some(why) = self.holds(&named.ballot) {
             add(Reason::HeldByLeader, format!("{leader} leads, and does not hand over now: {why}"));
@@ -261,7 +266,8 @@ impl Pass<'_> {
             let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end());
             return self.refresh(at.elected, at.meta, wait);
         };
-        if let Some(why) = self.holds(&named.ballot) {
+        let held = self.stays_after_calling_off(at);
+        if let Some(why) = held.as_deref().or_else(|| self.holds(&named.ballot)) {
             let sentence = format!("{what}, and does not hand over now: {why}");
             let question = self.question(at.slot, self.now.unix_ms, Cause::StandingOrder);
             let obey = || Ok(question.obey(&what, best));

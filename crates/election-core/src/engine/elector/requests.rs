@@ -35,8 +35,8 @@ use crate::{
     engine::{ops::Begun, znode::Meta},
     ids::Ballot,
     record::{
-        AdminRequest, Control, Current, Elected, FiledRequest, MemberRecord, Mode, Outgoing, PlanPhase,
-        RequestKind, RequestRef, RequestState, Status, Target,
+        AdminRequest, Cause, Control, Current, Elected, FiledRequest, MemberRecord, Mode, Outgoing,
+        PlanPhase, RequestKind, RequestRef, RequestState, Status, Target,
     },
     time::in_words,
 };
@@ -65,10 +65,7 @@ impl Pass<'_> {
             let at_ms = self.now.unix_ms;
             let state = match elected.slot_for(which) {
                 Some(slot) => self.progress_of(elected, slot, request),
-                None => RequestState::Failed {
-                    reason: format!("overtaken by term {}: {}", elected.term, elected.sentence()),
-                    at_ms,
-                },
+                None => RequestState::Failed { reason: why_overtaken(elected), at_ms },
             };
             if state != request.state {
                 let request = AdminRequest { state, ..request.clone() };
@@ -440,5 +437,13 @@ pub fn slot_of(
                 }
             }
         }
+    }
+}
+
+/// Why a request is over that this decision does not carry out any more.
+fn why_overtaken(elected: &Elected) -> String {
+    match elected.latest() {
+        Some(given) if given.cause == Cause::CalledOff => given.sentence.clone(),
+        _ => format!("overtaken by term {}: {}", elected.term, elected.sentence()),
     }
 }

@@ -74,7 +74,7 @@ impl Pass<'_> {
         match elected.named(slot) {
             None if is_vacated(elected, slot) => self.vacated(at),
             None => self.empty(at),
-            Some(named) => self.named(at, named),
+            Some(named) => self.called_off(at, named).unwrap_or_else(|| self.named(at, named)),
         }
     }
 

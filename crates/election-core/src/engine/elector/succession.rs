@@ -107,6 +107,7 @@ pub(crate) fn succeed(
     if let Some(slot) = next.slots.get_mut(slot) {
         slot.given = Given {
             term: next.term,
+            decided_in: None,
             cause: Cause::LeaderLost,
             sentence,
             decided_at_ms: unix_ms,

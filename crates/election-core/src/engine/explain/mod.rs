@@ -375,7 +375,10 @@ impl<'a> Looker<'a> {
 
     fn proposal(&self, slot: usize, act: Act) -> Option<Proposal> {
         match act {
-            Act::Write(next, _) | Act::Depose(_, next, _) | Act::Begin(next, ..) => proposal_of(slot, *next),
+            Act::Write(next, _)
+            | Act::Depose(_, next, _)
+            | Act::Begin(next, ..)
+            | Act::CallOff { elected: next, .. } => proposal_of(slot, *next),
             Act::Vacate { slot, .. } => {
                 let holder = self.leader_znode(slot).map_or("its holder", |c| c.member.as_str());
                 let given = self.seen.elected.as_ref().and_then(|e| e.given(slot));
@@ -395,7 +398,10 @@ impl<'a> Looker<'a> {
             Verdict::Act(act) => act,
         };
         let (reason, sentence) = match act {
-            Act::Write(next, _) | Act::Depose(_, next, _) | Act::Begin(next, ..) => {
+            Act::Write(next, _)
+            | Act::Depose(_, next, _)
+            | Act::Begin(next, ..)
+            | Act::CallOff { elected: next, .. } => {
                 ("decides", format!("term {}: {}", next.term, next.sentence()))
             }
             Act::Vacate { slot, .. } => {

@@ -183,7 +183,10 @@ impl Seen {
     fn decide(&mut self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
         let Verdict::Act(act) = Looker::new(self, policy, strategy, unix_ms).verdict() else { return false };
         match act {
-            Act::Write(next, _) | Act::Depose(_, next, _) | Act::Begin(next, ..) => {
+            Act::Write(next, _)
+            | Act::Depose(_, next, _)
+            | Act::Begin(next, ..)
+            | Act::CallOff { elected: next, .. } => {
                 self.take_effect(*next, unix_ms);
                 true
             }

@@ -118,6 +118,7 @@ fn decision(rng: &mut Rng, slots: usize, term: u64) -> Elected {
     .unwrap();
     let given = Given {
         term,
+        decided_in: None,
         cause,
         sentence: "it was so".to_owned(),
         decided_at_ms: ago(rng),

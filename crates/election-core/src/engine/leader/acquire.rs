@@ -220,6 +220,7 @@ impl OwnLeadership {
             stage: HeldStage::TakingOver,
             epoch: core.epoch(),
             doubted: false,
+            consent: Consent::Unasked,
             ready_ms: None,
         };
         core.reading.memory.saw_token(Some(fencing_token));

@@ -42,12 +42,12 @@ impl OwnLeadership {
             Some(until) if core.now.time + core.lease_end_budget() < until => {}
             _ => return self.stop(core, StopReason::LeaseEnds),
         }
-        if let Some(reason) = self.is_moved(core, held) {
+        if let Some(reason) = self.is_moved(core, held)
+            && !self.leads_on(core, &reason)
+        {
             return self.stop(core, reason);
         }
-        if core.ops.waits(Part::Leader, core.now.time) {
-            return;
-        }
+        let Some(held) = self.held().filter(|_| !core.ops.waits(Part::Leader, core.now.time)) else { return };
         if held.doubted && !core.ops.leader_has(LeaderOp::Doubt) {
             let request = ZkOp::Get(core.leader_znode_path(self.slot));
             core.perform(request, Pending::Leader(LeaderOp::Doubt));
@@ -73,7 +73,7 @@ impl OwnLeadership {
     }
 
     /// Why another member must lead now.
-    fn is_moved(&self, core: &Core, held: &HeldLeadership) -> Option<StopReason> {
+    pub(super) fn is_moved(&self, core: &Core, held: &HeldLeadership) -> Option<StopReason> {
         let claim = &held.claim;
         let orphaned = core.session_epoch() != Some(held.epoch);
         let other_ballot = core.own.ballot.name.as_ref().filter(|ballot| **ballot != claim.ballot);

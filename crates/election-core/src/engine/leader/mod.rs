@@ -12,6 +12,7 @@
 //! outlives its leadership.
 
 mod acquire;
+mod consent;
 mod held;
 mod release;
 mod resume;
@@ -133,6 +134,8 @@ impl OwnLeadership {
                 self.record_giving_up(core, Cause::Resigned, "its work is finished");
                 self.stop(core, StopReason::WorkFinished);
             }
+            (AppEvent::MoveAccepted, LeadershipState::Held(_)) => self.may_move(core, None),
+            (AppEvent::MoveDeclined(why), LeadershipState::Held(_)) => self.may_move(core, Some(why)),
             (AppEvent::Stopped, LeadershipState::Stopping(_)) => self.stopped(core),
             // A reply to a step that was given up meanwhile.
             _ => {}

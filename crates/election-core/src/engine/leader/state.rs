@@ -104,6 +104,8 @@ pub(crate) struct HeldLeadership {
     /// A watch reports that the leader znode is not this one any more; it is read again.
     #[serde(skip)]
     pub(super) doubted: bool,
+    #[serde(skip)]
+    pub(super) consent: Consent,
     /// When it became READY, in milliseconds since the Unix epoch.
     pub(super) ready_ms: Option<u64>,
 }
@@ -116,6 +118,16 @@ pub(super) enum HeldStage {
     Announcing,
     #[default]
     Leading,
+}
+
+/// Whether the application lets this leadership move as planned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Consent {
+    #[default]
+    Unasked,
+    Asked,
+    /// It has called off the move of this term.
+    Declined(u64),
 }
 
 #[derive(Clone, Debug, Hash)]

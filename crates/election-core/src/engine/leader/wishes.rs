@@ -39,6 +39,7 @@ impl OwnLeadership {
             }
             Wish::Rejoin => core.own.wishes.withdrawn = None,
             Wish::BlockSwitchover(reason) => core.own.wishes.holds = Some(short(reason)),
+            Wish::AskBeforeMoves => core.own.wishes.is_asked = true,
             Wish::AllowSwitchover => core.own.wishes.holds = None,
         }
     }

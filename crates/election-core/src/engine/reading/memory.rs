@@ -160,6 +160,7 @@ mod tests {
     fn decision(term: u64, mzxid: i64, token_base: u64) -> Known<Elected> {
         let given = Given {
             term,
+            decided_in: None,
             cause: Cause::Startup,
             sentence: String::new(),
             decided_at_ms: 0,

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::engine::{
     Action, AppEvent, Config, EndReason, Engine, EnteredLeadership, Event, Level, Note, NoteKind, OpId,
-    Outcome, ZkOp,
+    Outcome, Wish, ZkOp,
 };
 
 /// How long a leaving member waits for ZooKeeper after its work has ended.
@@ -121,7 +121,7 @@ enum Woken {
 
 impl<H: Handler> Runner<H> {
     pub(super) fn new(
-        (engine, joining, living): (Engine, Joining, Living),
+        (mut engine, joining, living): (Engine, Joining, Living),
         session: Session,
         handler: H,
         (events, inbox): (Events, Inbox),
@@ -137,6 +137,9 @@ impl<H: Handler> Runner<H> {
                 (Some(pin), true)
             }
         };
+        if work.asks_before_moves() {
+            engine.handle(now(), Event::Wish(Wish::AskBeforeMoves));
+        }
         let mut states = session.subscribe();
         // Its present state counts as a change.
         states.mark_changed();
@@ -385,6 +388,7 @@ impl<H: Handler> Runner<H> {
             Action::KeepLease(false) => self.lease = None,
             Action::Prepare(appointment) => self.work.prepare(appointment),
             Action::TakeOver(entered) => self.work.take_over(entered),
+            Action::AskBeforeMove(reason) => self.work.before_move(reason),
             Action::Lead => self.work.lead(),
             Action::WorkUntil(until) => self.work.work_until(to_boot(until)),
             Action::Suspend(suspended) => self.work.suspend(suspended),

@@ -580,7 +580,11 @@ impl Crowd {
                 panic!("another process of {member} holds {path}")
             }
             Action::End(EndReason::OtherRecipe(recipe)) => panic!("members of {recipe} are there"),
-            Action::WorkUntil(_) | Action::Suspend(_) | Action::LeaderChanged(..) | Action::Note(_) => {}
+            Action::WorkUntil(_)
+            | Action::Suspend(_)
+            | Action::AskBeforeMove(_)
+            | Action::LeaderChanged(..)
+            | Action::Note(_) => {}
         }
     }
 

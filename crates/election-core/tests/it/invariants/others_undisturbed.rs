@@ -52,7 +52,8 @@ impl Slots {
             self.stands.range(..term).next_back().map(|(_, before)| before.clone()).unwrap_or_default();
         let kept = before.len().min(now.len());
         let touched: Vec<_> = (0..kept).filter(|slot| before[*slot] != now[*slot]).collect();
-        if let Some(slot) = touched.iter().find(|slot| now[**slot].0 != term) {
+        let decided_in = |slot: usize| elected.given(slot).map(|given| given.decided_in());
+        if let Some(slot) = touched.iter().find(|slot| decided_in(**slot) != Some(term)) {
             return Err(format!(
                 "others undisturbed: term {term} has slot {slot} as {:?}, and it was {:?}",
                 now[*slot], before[*slot]

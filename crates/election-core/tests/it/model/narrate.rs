@@ -86,6 +86,8 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
             };
             format!("{}: its job {words}", name(m))
         }
+        Step::Consent(m, true) => format!("{}: leadership may move", name(m)),
+        Step::Consent(m, false) => format!("{} calls off the move", name(m)),
         Step::Heartbeat(m) => format!("{} has its first lease", name(m)),
         Step::Learn(m) => format!("{} is told that its session is over", name(m)),
         Step::Connect(m) => format!("{} makes a session", name(m)),

@@ -77,6 +77,8 @@ pub(crate) struct Job {
     /// The token that it acts with, while it acts.
     pub(crate) token: Option<u64>,
     pub(crate) until: Option<Time>,
+    /// It is asked whether leadership may move.
+    pub(crate) is_asked: bool,
     /// An answer is due.
     pub(crate) answers: Option<Answer>,
     /// It never answers.

@@ -92,6 +92,13 @@ pub(crate) const SINGLE_LATE: Setting = Setting {
     ..Setting::new("single, a reading arrives late", 1, 0, &[Fault::Late])
 };
 
+/// The leader is asked before a switchover, and may call it off, around any fault.
+pub(crate) const CALLED_OFF: Setting = Setting {
+    asks: MOVE,
+    calls_off: true,
+    ..Setting::new("a switchover that may be called off, a fault", 1, 0, &[Fault::Crash, Fault::Freeze])
+};
+
 /// A write reaches the ensemble after the connection was lost over which it was sent.
 pub(crate) const STRAY: Setting = Setting {
     start: Start::Nothing,
@@ -110,6 +117,7 @@ pub(crate) fn short() -> Vec<Setting> {
         Setting { start: Start::Nothing, ..Setting::new("a fault at the start", 1, 0, &[Reset, Freeze]) },
         Setting { asks: MOVE, ..Setting::new("a switchover and a fault", 1, 0, &[Crash, Freeze]) },
         Setting { asks: MOVES, ..Setting::new("two requests, out of turn", 0, 1, &[]) },
+        CALLED_OFF,
         Setting { asks: FORCE, ..Setting::new("force and a job or a death", 1, 0, &[Crash, JobHangs]) },
         Setting { asks: FORCE, ..Setting::new("force and a fault", 1, 0, &[Crash, Freeze]) },
         Setting { asks: FORCE_NOW, ..Setting::new("force now and a fault", 1, 0, &[Crash, JobHangs]) },

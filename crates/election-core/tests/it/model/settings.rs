@@ -154,6 +154,8 @@ pub(crate) struct Setting {
     pub(crate) broken: &'static [&'static str],
     /// Members that can't reach a leader may end its leadership.
     pub(crate) suspicion: bool,
+    /// The application is asked before a planned move, and may call it off.
+    pub(crate) calls_off: bool,
     /// The ensemble was restored from a copy: the resource has seen newer tokens than any later czxid, and an operator
     /// has raised the base.
     pub(crate) restored: bool,
@@ -186,6 +188,7 @@ impl Setting {
             leftovers: Leftovers::Wait,
             broken: &[],
             suspicion: false,
+            calls_off: false,
             restored: false,
             without_outside: None,
             liveness: true,

@@ -28,6 +28,8 @@ pub(crate) enum Step {
     Tell(usize, usize),
     /// Its job answers.
     Answer(usize),
+    /// The application answers whether leadership may move.
+    Consent(usize, bool),
     /// Its first lease arrives.
     Heartbeat(usize),
     /// It learns that its session is over.
@@ -107,6 +109,12 @@ impl World {
                 moves.extend(rest.into_iter().chain(patient).map(Move::out_of_turn));
             }
         }
+        let may_call_off = |step: &Move| match step.step {
+            Step::Consent(m, true) if !self.calm => Some(Move { step: Step::Consent(m, false), ..*step }),
+            _ => None,
+        };
+        let called_off: Vec<_> = moves.iter().filter_map(may_call_off).collect();
+        moves.extend(called_off);
         let mut faults = Vec::new();
         self.faults(setting, &mut faults);
         moves.extend(faults.into_iter().map(Move::in_turn));
@@ -142,6 +150,9 @@ impl World {
         }
         if process.job.answers.is_some() && !process.job.hangs {
             steps.push(Step::Answer(m));
+        }
+        if process.job.is_asked && !process.job.hangs {
+            steps.push(Step::Consent(m, true));
         }
         match client.link {
             Link::Connected if lives || client.minority => {
@@ -293,6 +304,7 @@ impl World {
             Step::Reply(m) => self.reply(setting, m),
             Step::Tell(m, w) => self.tell(setting, m, w),
             Step::Answer(m) => self.answer(setting, m),
+            Step::Consent(m, may_move) => self.consent(setting, m, may_move),
             Step::Heartbeat(m) => self.heartbeat(setting, m),
             Step::Learn(m) | Step::GiveUp(m) => self.over(setting, m),
             Step::Connect(m) => self.connect(setting, m),
@@ -703,6 +715,7 @@ impl Step {
             | Self::Reply(m)
             | Self::Tell(m, _)
             | Self::Answer(m)
+            | Self::Consent(m, _)
             | Self::Heartbeat(m)
             | Self::Learn(m)
             | Self::Connect(m)

@@ -11,7 +11,7 @@ use election_core::{
     config::SiteId,
     handler::StopReason,
     internals::{
-        Action, AppEvent, Engine, Event, Node, Now, OpId, Outcome, Time, Transaction, Watched, ZkOp,
+        Action, AppEvent, Engine, Event, Node, Now, OpId, Outcome, Time, Transaction, Watched, Wish, ZkOp,
         ZnodeWrite, fencing_token, raise_tokens,
         record::{AdminRequest, Cause, Contender, Current, Elected, Record, RequestRef},
     },
@@ -193,7 +193,10 @@ impl World {
 
     pub(crate) fn start(&mut self, setting: &Setting, m: usize) {
         let number = u32::try_from(self.members[m].life).unwrap_or(u32::MAX);
-        let engine = Engine::new(setting.config(m), number, self.clock());
+        let mut engine = Engine::new(setting.config(m), number, self.clock());
+        if setting.calls_off {
+            engine.handle(self.clock(), Event::Wish(Wish::AskBeforeMoves));
+        }
         let member = self.member(m);
         member.life += 1;
         member.process = Some(Process {
@@ -274,9 +277,15 @@ impl World {
                     job.until = Some(until);
                 }
             }
+            Action::AskBeforeMove(_) => {
+                if let Some(job) = self.job(m) {
+                    job.is_asked = true;
+                }
+            }
             Action::Stop(reason) => {
                 self.check_undisturbed(setting, m, &reason);
                 let Some(job) = self.job(m) else { return };
+                job.is_asked = false;
                 match job.phase {
                     // It has answered already; the two have crossed.
                     Phase::Idle | Phase::Stopping => {}
@@ -364,6 +373,17 @@ impl World {
                 *job = Job::default();
                 AppEvent::Stopped
             }
+        };
+        self.feed(setting, m, Event::App(event));
+    }
+
+    /// The application lets leadership move, or calls that off.
+    pub(crate) fn consent(&mut self, setting: &Setting, m: usize, may_move: bool) {
+        let Some(job) = self.job(m) else { return };
+        job.is_asked = false;
+        let event = match may_move {
+            true => AppEvent::MoveAccepted,
+            false => AppEvent::MoveDeclined("it is busy".to_owned()),
         };
         self.feed(setting, m, Event::App(event));
     }

@@ -236,6 +236,7 @@ impl Stage {
             }
             Action::Lead => "LEAD".to_owned(),
             Action::WorkUntil(until) => format!("work until {:.1} s", until.since_origin().as_secs_f64()),
+            Action::AskBeforeMove(reason) => format!("MAY IT MOVE? {reason}"),
             Action::Suspend(true) => "SUSPEND".to_owned(),
             Action::Suspend(false) => "CONTINUE".to_owned(),
             Action::Stop(reason) => format!("STOP: {reason}"),

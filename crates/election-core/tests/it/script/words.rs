@@ -169,6 +169,9 @@ fn member_in_words(member: &MemberRecord) -> String {
     if let Some(term) = member.prepared {
         let _ = write!(text, ", has prepared for term {term}");
     }
+    if let Some(called_off) = &member.called_off {
+        let _ = write!(text, ", calls off the move of term {} ({})", called_off.term, called_off.reason);
+    }
     if let Some(why) = &member.holds {
         let _ = write!(text, ", does not hand over ({why})");
     }

@@ -85,6 +85,13 @@ impl Sim {
         }
     }
 
+    pub(super) fn ask_before_move(&mut self, host: usize) {
+        let app = self.settings.app;
+        let calls_off = self.chance(app.calls_off);
+        let takes = self.rng.u64(1..=app.stop);
+        self.job_later(host, takes, JobDue::Consents(!calls_off));
+    }
+
     pub(super) fn work_until(&mut self, host: usize, until: Time) {
         let Some(job) = self.job(host) else { return };
         job.work_until = Some(until);
@@ -177,6 +184,11 @@ impl Sim {
                 job.token = None;
                 self.job_later(host, no_zombie::NOTICED_WITHIN, JobDue::LongEnded);
                 self.tell(host, AppEvent::WorkFailed(why));
+            }
+            (Phase::Serving, JobDue::Consents(true)) => self.tell(host, AppEvent::MoveAccepted),
+            (Phase::Serving, JobDue::Consents(false)) => {
+                self.summary.called_off += 1;
+                self.tell(host, AppEvent::MoveDeclined("as the dice say".to_owned()));
             }
             (phase, JobDue::LongEnded) => {
                 let asked = phase != Phase::Ended || self.frozen_lately(host);

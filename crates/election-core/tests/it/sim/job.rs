@@ -26,6 +26,8 @@ pub(crate) enum JobDue {
     TakeoverFails(String),
     WorkEnds(String),
     Stopped,
+    /// Whether a planned move may go on.
+    Consents(bool),
     /// It has ended a while ago.
     LongEnded,
     /// The guard looks at the deadline.

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use election_core::{
     Paths,
     config::{MemberId, Profile},
-    internals::{Action, Config, EndReason, Engine, Event, Watched, ZkOp},
+    internals::{Action, Config, EndReason, Engine, Event, Watched, Wish, ZkOp},
 };
 use fastrand::Rng;
 
@@ -123,6 +123,7 @@ pub(crate) struct Summary {
     pub(crate) vacated: u64,
     pub(crate) excluded: u64,
     pub(crate) held: u64,
+    pub(crate) called_off: u64,
     pub(crate) duplicates: u64,
     pub(crate) left: u64,
     pub(crate) unknown: u64,
@@ -420,8 +421,12 @@ impl Sim {
         target.life += 1;
         // Another host can have the same member.
         let number = u32::try_from(target.life << 8 | host as u64).unwrap_or(u32::MAX);
+        let mut engine = Engine::new(config.clone(), number, now);
+        if self.settings.app.is_asked {
+            engine.handle(now, Event::Wish(Wish::AskBeforeMoves));
+        }
         target.process = Some(Process {
-            engine: Engine::new(config.clone(), number, now),
+            engine,
             config,
             epochs: 0,
             client: None,
@@ -555,6 +560,7 @@ impl Sim {
             Action::TakeOver(entered) => self.take_over(host, &entered),
             Action::WorkUntil(until) => self.work_until(host, until),
             Action::Suspend(suspended) => self.suspend(host, suspended),
+            Action::AskBeforeMove(_) => self.ask_before_move(host),
             Action::Stop(reason) => self.stop(host, &reason),
             Action::Lead | Action::LeaderChanged(..) | Action::Note(_) => self.count(&action),
             Action::End(reason) => self.ended(host, &reason),

@@ -286,6 +286,9 @@ pub(crate) struct App {
     pub(crate) take_over_fails: f64,
     pub(crate) hangs: f64,
     pub(crate) work_ends: f64,
+    /// Whether it is asked before a planned move, and how likely it calls that off.
+    pub(crate) is_asked: bool,
+    pub(crate) calls_off: f64,
 }
 
 fn ms(millis: Millis) -> Duration {
@@ -386,6 +389,8 @@ impl Settings {
             take_over_fails: weight(rng) * 0.5,
             hangs: weight(rng) * 0.3,
             work_ends: weight(rng) * 0.5,
+            is_asked: rng.bool(),
+            calls_off: rng.f64(),
         };
         let twin = rng.f64() < 0.15;
         let wait = rng.bool() || twin;
