@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::{Cluster, Driver, JOB, SOON, Setup, TICK, Worker, own_ensemble, wait_for};
+use e2e::{Cluster, Driver, JOB, SOON, Setup, TICK, Worker, ensemble, own_ensemble, wait_for};
 use serde_json::{Value, json};
 use zk_session::BootTime;
 use zk_testkit::Ensemble;
@@ -200,4 +200,62 @@ async fn lose(cluster: &mut Cluster, lost: Lost, command: &tokio::task::JoinHand
             servers.for_each(|server| cluster.ensemble().faults().resume(server).unwrap());
         }
     }
+}
+
+const PLAN: &str = "east-is-lost";
+
+#[tokio::test]
+async fn the_plan_for_a_site_is_evaluated_practised_and_reported() {
+    let gate = tempfile::NamedTempFile::new().unwrap();
+    let setup = chain(gate.path())
+        .set("plan.east-is-lost.site", "east")
+        .set("plan.east-is-lost.objectives.rto", "60s")
+        .set("plan.east-is-lost.job.app.rto", "30s")
+        .set("plan.east-is-lost.check_every", "1s")
+        .set("plan.east-is-lost.stay", "1s");
+    let mut cluster = in_the_east(ensemble().await, setup, "east-1").await;
+    let check = cluster.operator().json(&["drill", "check", "--plan", PLAN]).await;
+    assert_eq!(check["passed"], true, "{check:#}");
+    let gauge = |name: &str, value: &str| {
+        format!("{name}{{member=\"east-1\",site=\"east\",plan=\"{PLAN}\"}} {value}")
+    };
+    evaluated(&mut cluster, &gauge("dr_plan_check_passed", "1")).await;
+
+    let report = cluster.operator().json(&["drill", "--plan", PLAN, "--yes"]).await;
+    assert_eq!(report["outcome"], "passed", "{report:#}");
+    assert_eq!(report["longest_chain"], json!(CHAIN), "{report:#}");
+    for job in report["jobs"].as_array().unwrap() {
+        assert!(job["outage_ms"].as_u64().unwrap() > 0, "{report:#}");
+        assert!(job["predicted_outage_ms"].as_u64().unwrap() > 0, "{report:#}");
+        assert_eq!(job["leader"]["site"], "west", "{report:#}");
+    }
+    assert!(report["jobs"][2]["waited_ms"].as_u64() > report["jobs"][1]["waited_ms"].as_u64(), "{report:#}");
+    assert!(report["back_ms"].as_u64().unwrap() > 0, "{report:#}");
+    led(&mut cluster, "east").await;
+    evaluated(&mut cluster, &gauge("dr_plan_last_success_timestamp_seconds", "")).await;
+    assert_eq!(cluster.operator().json(&["drill", "show", "last", "--plan", PLAN]).await, report);
+    let text = cluster.operator().done(&["drill", "show", "last", "--plan", PLAN]).await.stdout;
+    assert!(text.contains("orders, then app, then proxy"), "{text}");
+
+    // A job that can't move is an obstacle, and nothing is done.
+    cluster.operator().done(&["drain", "west", "--job", "app"]).await;
+    cluster
+        .operator()
+        .run(&["drill", "--plan", PLAN, "--yes"])
+        .await
+        .with_code(75)
+        .complains_of(&["app", "drained"]);
+    evaluated(&mut cluster, &gauge("dr_plan_check_passed", "0")).await;
+    cluster.end().await;
+}
+
+/// Waits until a worker of the east reports this.
+async fn evaluated(cluster: &mut Cluster, line: &str) {
+    let worker = cluster.worker("east-1");
+    wait_for(line, SOON, async || {
+        let metrics = worker.get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
+        let found: Vec<_> = metrics.lines().filter(|metric| metric.contains("dr_plan")).collect();
+        if found.iter().any(|metric| metric.starts_with(line)) { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
 }

@@ -50,6 +50,12 @@ impl Config {
             root.problem("job", "no job is configured; add a section such as [job.orders] with a command");
         }
         check_jobs(root, &self.jobs);
+        if let Some(name) = self.plans.keys().find(|name| self.drill.plans.contains_key(*name)) {
+            root.problem(
+                "plan",
+                format!("{name:?} is also the name of [drill.{name}]; choose another name for one of them"),
+            );
+        }
         check_files(root, &self.jobs);
     }
 }

@@ -34,6 +34,7 @@ mod process;
 mod programs;
 mod reader;
 mod runnable;
+mod site_plan;
 mod size;
 mod spec;
 mod standby;
@@ -87,6 +88,7 @@ pub(crate) use process::process_name;
 pub(crate) use programs::{program_name, split_name};
 pub use reader::Shown;
 pub use runnable::{SpecError, SpecErrors};
+pub use site_plan::SitePlan;
 pub(crate) use spec::{
     DR_PROCESS, DR_REHEARSAL, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED,
     STANDBY_VARIABLES,
@@ -104,7 +106,7 @@ pub use key::Effect;
 use job_guard::own_file;
 use key::{ANY, Key, Of, Reach, Shape, Terms};
 use reader::{Findings, Section};
-use table::{ConfigField, Table as _, later, nested, table, unread};
+use table::{ConfigField, Table as _, later, nested, table, tables, unread};
 use tree::Node;
 use zk_session::LeaseTiming;
 
@@ -141,6 +143,9 @@ table! {
         pub watchdog: WatchdogConfig = WatchdogConfig::default() => nested().worker("the device resets this machine if what opened it lets it go");
         /// Drills: practised failovers. See docs/drills.md.
         pub drill: DrillConfig = DrillConfig::default() => nested().applied();
+        /// Plan for the loss of a site, by a name of your choice: `dr-worker drill --plan east-is-lost` practises it.
+        /// See docs/evacuation.md.
+        pub plans as plan: BTreeMap<String, SitePlan> = BTreeMap::new() => tables(SitePlan::default()).name("east-is-lost").applied();
         /// Where leadership should be, and when it moves. [job.NAME.policy] has the same keys and overrides these.
         /// It must be the same on all workers of a job: any of them can become the one that decides.
         pub policy: PolicyConfig = PolicyConfig::default() => later().overlay(Reach::Safe);
@@ -492,13 +497,25 @@ impl OperatorConfig {
     /// # Errors
     /// All problems with plans.
     pub fn drills(&self) -> Result<BTreeMap<String, DrillPlan>, Problems> {
+        Ok(self.read_again("drill")?.drill.plans)
+    }
+
+    /// The plans for the loss of a site, by name. A mistake in one blocks no other command.
+    ///
+    /// # Errors
+    /// All problems with plans.
+    pub fn site_plans(&self) -> Result<BTreeMap<String, SitePlan>, Problems> {
+        Ok(self.read_again("plan")?.plans)
+    }
+
+    /// The whole configuration. Problems outside of this table do not matter.
+    fn read_again(&self, table: &str) -> Result<Config, Problems> {
         let mut findings = Findings::with(&self.registry);
         let config = Config::read_all(self.root.clone(), &mut findings, |_, _| ());
-        findings
-            .problems
-            .retain(|problem| problem.key.as_deref().is_some_and(|key| key.starts_with("drill")));
+        let is_there = |key: &str| change::steps(key).first().is_some_and(|first| first == table);
+        findings.problems.retain(|problem| problem.key.as_deref().is_some_and(is_there));
         Problems::none_of(findings.problems)?;
-        Ok(config.drill.plans)
+        Ok(config)
     }
 
     /// A problem with the value of one key that was found when it was used.
@@ -535,7 +552,9 @@ fn matters_to_operators(key: &str) -> bool {
         ["job", _, key, ..] => ["policy", "fenced", "load", "planned_stop_timeout"].contains(&key),
         [table, _, ..] => ["zookeeper", "probes", "policy"].contains(&table),
         // A table that is none, or that does not exist.
-        [table] => !["node", "http", "log", "balance", "notify", "watchdog", "drill"].contains(&table),
+        [table] => {
+            !["node", "http", "log", "balance", "notify", "watchdog", "drill", "plan"].contains(&table)
+        }
         [] => true,
     }
 }

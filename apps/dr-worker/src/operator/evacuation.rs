@@ -28,15 +28,24 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Follows the evacuation that has just begun, or was changed, and prints each step. Each move has its own end, so by default
 /// it waits as long as all of them may take one after another.
 pub(super) async fn follow(of: &Election<'_>, timeout: Option<Duration>, how: Output) -> Result<(), Error> {
+    let Some(begun) = store::read(&of.operator.session, &of.paths).await? else { return Ok(()) };
+    report(until_ended(of, &begun, timeout).await?, how)
+}
+
+/// Waits until it is not under way, and prints each step.
+pub(super) async fn until_ended(
+    of: &Election<'_>,
+    begun: &Evacuation,
+    timeout: Option<Duration>,
+) -> Result<Evacuation, Error> {
     let (session, path) = (&of.operator.session, of.paths.evacuation());
-    let Some(begun) = store::read(session, &of.paths).await? else { return Ok(()) };
     let longest = || begun.steps.iter().map(|step| longest_move(of.operator, &step.job)).sum::<Duration>();
     let until = BootTime::now() + timeout.unwrap_or_else(longest);
     let mut watch = session.watch_data(path.clone());
     let mut printed = BTreeMap::new();
     let mut late = pin!(tokio::time::sleep(PATIENCE));
     let mut is_early = true;
-    let plan = loop {
+    loop {
         let seen = tokio::select! {
             seen = watch.next() => seen.map_err(AdminError::from)?,
             () = &mut late, if is_early => {
@@ -58,10 +67,9 @@ pub(super) async fn follow(of: &Election<'_>, timeout: Option<Duration>, how: Ou
         };
         show(&plan, &mut printed);
         if plan.phase() != EvacuationPhase::Running {
-            break plan;
+            return Ok(plan);
         }
-    };
-    report(plan, how)
+    }
 }
 
 /// Prints what is new of the steps.

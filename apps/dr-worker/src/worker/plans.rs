@@ -1,6 +1,6 @@
-//! Evaluates the plans of drills while this member leads their job, and reports the last proof: for metrics only.
+//! Evaluates the plans of drills and of sites while this member leads their job, and reports the last proof: for metrics only.
 
-use crate::znodes::WorkerPaths as _;
+use crate::znodes::{PLANS, WorkerPaths as _};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use election_core::Paths;
@@ -15,9 +15,20 @@ use super::state::{Job, Worker};
 use crate::{
     commands::{
         Operator,
-        drill::{checks::check, gather::gather, report::DrillOutcome, runs},
+        drill::{
+            checks::check,
+            gather::gather,
+            report::{DrillCheck, DrillOutcome},
+            runs,
+        },
+        evacuation::{
+            course::EvacuationPhase,
+            practice::{Examined, examine},
+            store,
+        },
+        operation::Author,
     },
-    config::DrillPlan,
+    config::{Config, DrillPlan, JobConfig, SitePlan},
     error::Error,
     wall::unix_ms,
 };
@@ -72,6 +83,11 @@ impl JobDrills {
                         while status.changed().await.is_some() && status.now().leads_now() {}
                     } => {}
                 }
+                let config = worker.config();
+                worker.retain_plans(|name| {
+                    let plan = config.plans.get(name);
+                    plan.is_some_and(|plan| evaluator(plan, &config) != Some(job.slot.name()))
+                });
             } else if status.changed().await.is_none() {
                 return;
             }
@@ -115,31 +131,69 @@ impl JobDrills {
     /// Evaluates the plans whose time has come. Returns when the next one is due.
     async fn evaluate_due(&mut self, job: &Job, due: &mut BTreeMap<String, Instant>) -> Instant {
         let config = self.worker.config();
-        let plans = config.drill.plans.iter();
-        let plans: Vec<_> =
-            plans.filter(|(_, plan)| plan.job == job.slot.name() && !plan.check_every.is_zero()).collect();
+        let drills = config.drill.plans.iter().filter(|(_, plan)| plan.job == job.slot.name());
+        let drills = drills.map(|(name, plan)| (name, plan.check_every, Plan::Drill(plan)));
+        let sites = config.plans.iter().filter(|(_, plan)| evaluator(plan, &config) == Some(job.slot.name()));
+        let sites = sites.map(|(name, plan)| (name, plan.check_every, Plan::Site(plan)));
+        let plans: Vec<_> = drills.chain(sites).filter(|(_, every, _)| !every.is_zero()).collect();
         // A plan that was added is evaluated now.
-        due.retain(|name, _| plans.iter().any(|(known, _)| *known == name));
-        for (name, plan) in &plans {
-            let now = Instant::now();
-            if due.get(*name).is_some_and(|at| *at > now) {
+        due.retain(|name, _| plans.iter().any(|(known, ..)| *known == name));
+        self.worker.retain_plans(|name| config.plans.contains_key(name));
+        for (name, every, plan) in plans {
+            if due.get(name).is_some_and(|at| *at > Instant::now()) {
                 continue;
             }
-            if let Err(error) = self.evaluate(name, plan).await {
-                tracing::debug!(job = plan.job, plan = name.as_str(), %error, "the plan can't be evaluated");
+            let result = match plan {
+                Plan::Drill(plan) => self.evaluate(name, plan).await,
+                Plan::Site(plan) => self.evaluate_site(name, plan).await,
+            };
+            if let Err(error) = result {
+                tracing::debug!(plan = name.as_str(), %error, "the plan can't be evaluated");
             }
-            due.insert((*name).clone(), Instant::now() + plan.check_every.max(SOON));
+            due.insert(name.clone(), Instant::now() + every.max(SOON));
         }
         // A configuration that has been reloaded may have other plans.
         let latest = Instant::now() + Duration::from_secs(60);
         due.values().copied().min().unwrap_or(latest).min(latest)
     }
 
-    async fn evaluate(&mut self, name: &str, plan: &DrillPlan) -> Result<(), Error> {
+    fn operator(&self) -> Result<Operator, Error> {
         let mut config = self.worker.config().what_if(&[])?;
         config.others = self.worker.others().all_led();
-        let operator = Operator { config, session: self.session.clone() };
-        let (_, state) = gather(&operator, &self.paths, plan).await?;
+        Ok(Operator { config, session: self.session.clone() })
+    }
+
+    async fn evaluate_site(&mut self, name: &str, plan: &SitePlan) -> Result<(), Error> {
+        let operator = self.operator()?;
+        let paths = operator.paths(PLANS)?;
+        let present = store::read(&self.session, &paths).await?;
+        // The result would only be that it is under way.
+        if present.is_some_and(|present| present.phase() == EvacuationPhase::Running) {
+            return Ok(());
+        }
+        let author = Author { by: self.worker.node().id.as_str(), reason: None };
+        let Examined { evaluated, .. } = examine(&operator, (name, plan), &paths, author).await?;
+        let label = || [("plan", name.to_owned())];
+        gauge!("dr_plan_check_passed", &label()).set(if evaluated.passed { 1.0 } else { 0.0 });
+        gauge!("dr_plan_check_timestamp_seconds", &label()).set(seconds(evaluated.at_ms));
+        if let Some(ended_ms) = evaluated.last_success_ms {
+            gauge!("dr_plan_last_success_timestamp_seconds", &label()).set(seconds(ended_ms));
+        }
+        if self.passed.insert(name.to_owned(), evaluated.passed) != Some(evaluated.passed) {
+            let why = why_not(&evaluated.checks);
+            let result = if evaluated.passed {
+                "the plan may be practised now"
+            } else {
+                "the plan may not be practised now"
+            };
+            tracing::info!(site = plan.site, plan = name, why, "{result}");
+        }
+        self.worker.evaluated(name, evaluated);
+        Ok(())
+    }
+
+    async fn evaluate(&mut self, name: &str, plan: &DrillPlan) -> Result<(), Error> {
+        let (_, state) = gather(&self.operator()?, &self.paths, plan).await?;
         // The result would only be that a drill is under way.
         if state.present.conducted.is_some() {
             return Ok(());
@@ -153,13 +207,29 @@ impl JobDrills {
             gauge!("dr_drill_check_last_passed_timestamp_seconds", &labels).set(seconds(unix_ms()));
         }
         if self.passed.insert(name.to_owned(), passed) != Some(passed) {
-            let failed = checks.iter().filter(|check| !check.passed).map(|check| check.sentence.as_str());
-            let why = failed.collect::<Vec<_>>().join("; ");
+            let why = why_not(&checks);
             let result = if passed { "the drill may run now" } else { "the drill may not run now" };
             tracing::info!(job = plan.job, plan = name, why, "{result}");
         }
         Ok(())
     }
+}
+
+/// A plan that is evaluated.
+enum Plan<'a> {
+    Drill(&'a DrillPlan),
+    Site(&'a SitePlan),
+}
+
+/// The job whose leader evaluates a plan of a site: its first one that this worker knows.
+fn evaluator<'a>(plan: &SitePlan, config: &'a Config) -> Option<&'a str> {
+    let jobs = config.jobs.iter().map(JobConfig::name);
+    jobs.filter(|job| plan.jobs.is_empty() || plan.jobs.iter().any(|named| named == job)).min()
+}
+
+fn why_not(checks: &[DrillCheck]) -> String {
+    let failed = checks.iter().filter(|check| !check.passed).map(|check| check.sentence.as_str());
+    failed.collect::<Vec<_>>().join("; ")
 }
 
 /// Unix time in seconds, exact to the millisecond.

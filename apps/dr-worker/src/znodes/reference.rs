@@ -133,6 +133,12 @@ fn rows_of_evacuations() -> Vec<Row> {
             "`dr-worker evacuate`; the worker that carries it out",
             "`Evacuation`",
         ),
+        (
+            paths.drill_run("PLAN"),
+            "persistent, until the next drill of the plan",
+            "`dr-worker drill --plan`",
+            "the report, as `drill show last --plan PLAN --output json`",
+        ),
         (paths.evacuation_carrier(), WITH_SESSION, "the worker that carries it out", "the worker's id"),
     ]
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use crate::znodes::DrillMode;
 use election_core::{
     config::{MemberId, SiteId},
-    internals::record::{Mode, RequestState, Status, Target},
+    internals::{
+        calendar::Windows,
+        record::{Mode, RequestState, Status, Target},
+    },
     status::Reason,
     strategy::in_words,
 };
@@ -16,7 +19,7 @@ use super::{
 };
 use crate::{
     commands::servers::Quorum,
-    config::{DrillPlan, Objectives},
+    config::{Dates, DrillPlan, Objectives},
     typed::Typed,
     view::{Candidate, Cluster, Explained, Member, hold_of},
     wall::{moment, ms},
@@ -159,14 +162,22 @@ fn carried_out(parts: &[(&str, Part)], state: &State, plan: &DrillPlan) -> Vec<D
 }
 
 fn calendar(state: &State, plan: &DrillPlan) -> Result<String, String> {
-    if let Some(blocked) = plan.blocked_dates.find(state.unix_ms) {
+    calendar_of(&plan.windows, &plan.blocked_dates, state.unix_ms)
+}
+
+/// Whether a plan with these windows and blocked dates may run now. The sentence is empty if it has none.
+///
+/// # Errors
+/// Why it may not.
+pub(crate) fn calendar_of(windows: &Windows, blocked: &Dates, unix_ms: u64) -> Result<String, String> {
+    if let Some(blocked) = blocked.find(unix_ms) {
         return Err(format!("today is one of the blocked dates ({blocked})"));
     }
-    let opens = plan.windows.open_from(state.unix_ms);
-    if opens > state.unix_ms {
+    let opens = windows.open_from(unix_ms);
+    if opens > unix_ms {
         return Err(format!("no window is open; the next one opens at {}", moment(opens)));
     }
-    let is_free = plan.windows.texts().next().is_none() && plan.blocked_dates.texts().next().is_none();
+    let is_free = windows.texts().next().is_none() && blocked.texts().next().is_none();
     Ok(if is_free { String::new() } else { "a window is open, and today is not blocked".to_owned() })
 }
 

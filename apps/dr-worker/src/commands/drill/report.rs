@@ -10,6 +10,7 @@ use election_core::{
         text::{cut, shown},
     },
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The report of one run.
@@ -214,7 +215,7 @@ pub(crate) struct Objective {
 }
 
 /// A check before a drill.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DrillCheck {
     /// Its name.
     pub(crate) name: String,

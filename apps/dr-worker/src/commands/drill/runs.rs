@@ -7,6 +7,7 @@ use election_core::{
     Paths,
     internals::text::{cut, shown},
 };
+use serde::Serialize;
 use zk_session::{CreateMode, Incarnation, OpError, Session};
 
 use super::report::{DrillOutcome, DrillReport};
@@ -21,16 +22,20 @@ pub(crate) type Kept = Result<DrillReport, String>;
 /// Writes a report, and creates its znode if there is none.
 pub(crate) async fn write(session: &Session, paths: &Paths, report: &DrillReport) -> Result<(), Error> {
     let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
-    let path = paths.drill_run(&report.run);
-    let data = serde_json::to_vec(&report.clone().bounded())
+    put(&incarnation, &paths.drill_run(&report.run), &report.clone().bounded()).await
+}
+
+/// Writes a report of any kind, and creates its znode if there is none.
+pub(crate) async fn put(session: &Incarnation, path: &str, report: &impl Serialize) -> Result<(), Error> {
+    let data = serde_json::to_vec(report)
         .map_err(|error| Error::Internal(format!("can't write the report: {error}")))?;
-    match incarnation.set(&path, &data, None).await {
+    match session.set(path, &data, None).await {
         Ok(_) => return Ok(()),
         Err(OpError::NoNode { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    incarnation.create_parents(&path).await?;
-    incarnation.create(&path, &data, CreateMode::Persistent).await?;
+    session.create_parents(path).await?;
+    session.create(path, &data, CreateMode::Persistent).await?;
     Ok(())
 }
 
@@ -63,16 +68,21 @@ pub(crate) async fn all(session: &Incarnation, paths: &Paths) -> Result<Vec<Kept
 fn decode(run: &str, data: &[u8]) -> Kept {
     let report: DrillReport = serde_json::from_slice(data)
         .map_err(|error| format!("the report of drill {run}: {}", quoted(&error)))?;
-    if report.v != DrillReport::VERSION {
-        let (found, known) = (report.v, DrillReport::VERSION);
-        return Err(format!("the report of drill {run} has format {found}, and this program reads {known}"));
-    }
+    check_format(&format!("drill {run}"), report.v)?;
     // Another program may have written it.
     Ok(report.bounded())
 }
 
+/// Whether this program reads a report of this format.
+pub(crate) fn check_format(of: &str, found: u32) -> Result<(), String> {
+    match DrillReport::VERSION {
+        known if known == found => Ok(()),
+        known => Err(format!("the report of {of} has format {found}, and this program reads {known}")),
+    }
+}
+
 /// The beginning of an error that may quote the whole report.
-fn quoted(error: &serde_json::Error) -> String {
+pub(crate) fn quoted(error: &serde_json::Error) -> String {
     let mut text = shown(&error.to_string()).into_owned();
     cut(&mut text, 300);
     text

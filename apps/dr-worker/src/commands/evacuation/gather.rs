@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use election_core::internals::record::{MAX_RECORD, Record as _};
 use futures_util::{StreamExt as _, stream};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     order::{follows, layers},
@@ -22,7 +22,7 @@ use crate::{
 const READ_AT_ONCE: usize = 16;
 
 /// What is known of a job beside its step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct JobNote {
     /// The job.
     pub(crate) job: String,
@@ -40,7 +40,8 @@ pub(crate) struct Prepared {
     pub(crate) left_out: Vec<JobNote>,
 }
 
-/// Surveys these jobs, by default all, and gives the evacuation its steps in their order.
+/// Surveys these jobs, by default all, and gives the evacuation its steps in their order: that of the keys `after`, and `order`,
+/// jobs of which each follows the one before.
 ///
 /// # Errors
 /// If ZooKeeper does not answer; if no job has to do with the site, or the jobs follow one another in a circle.
@@ -48,9 +49,10 @@ pub(crate) async fn prepare(
     operator: &Operator,
     mut plan: Evacuation,
     jobs: &[String],
+    order: &[String],
 ) -> Result<Prepared, Error> {
     let all = operator.elections().await?;
-    if let Some(unknown) = jobs.iter().find(|job| !all.contains(job)) {
+    if let Some(unknown) = jobs.iter().chain(order).find(|job| !all.contains(job)) {
         return Err(Error::Usage(format!("unknown job {unknown}; jobs: {}", all.join(", "))));
     }
     let chosen: Vec<_> = all.into_iter().filter(|job| jobs.is_empty() || jobs.contains(job)).collect();
@@ -77,7 +79,13 @@ pub(crate) async fn prepare(
     let moving: BTreeSet<_> = steps.iter().map(|step| step.job.clone()).collect();
     let circle =
         |jobs: Vec<String>| Error::Usage(format!("these jobs are after one another: {}", jobs.join(", ")));
-    let mut follows = follows(&moving, &operator.config.after).map_err(circle)?;
+    let mut after = operator.config.after.clone();
+    for pair in order.windows(2) {
+        if let [before, job] = pair {
+            after.entry(job.clone()).or_default().insert(before.clone());
+        }
+    }
+    let mut follows = follows(&moving, &after).map_err(circle)?;
     let layers = layers(&follows).map_err(circle)?;
     let layer = |job: &String| layers.iter().position(|layer| layer.contains(job));
     steps.sort_by_key(|step| layer(&step.job));

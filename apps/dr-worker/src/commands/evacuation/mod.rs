@@ -9,6 +9,8 @@
 pub(crate) mod course;
 pub(crate) mod gather;
 pub(crate) mod order;
+pub(crate) mod practice;
 pub(crate) mod shown;
+pub(crate) mod site_report;
 pub(crate) mod store;
 pub(crate) mod survey;

@@ -83,7 +83,7 @@ impl Operation for Evacuate {
         if self.resume || self.undo {
             return Ok(Ask::Deed(None, Box::pin(self.change(of))));
         }
-        let prepared = prepare(of.operator, self.plan(of), &self.jobs).await?;
+        let prepared = prepare(of.operator, self.plan(of), &self.jobs, &[]).await?;
         let mut shown = Evacuated::from(prepared);
         if self.dry_run {
             let text = shown.forecast();

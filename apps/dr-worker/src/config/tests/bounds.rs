@@ -35,8 +35,10 @@ fn a_value_at_an_end_is_refused_with_its_key_or_can_be_used() {
         let (table, _) = path.rsplit_once('.').unwrap();
         let given = || {
             let kind = key.terms.kinds.first();
-            let given =
-                Given::file(SMALL).set("drill.quarterly.job=orders").set("probes.targets.db.address=db:1");
+            let given = Given::file(SMALL)
+                .set("drill.quarterly.job=orders")
+                .set("plan.east-is-lost.site=east")
+                .set("probes.targets.db.address=db:1");
             let kind = kind.filter(|_| !path.contains('['));
             kind.into_iter().fold(given, |given, kind| given.set(&format!("{table}.kind={kind}")))
         };

@@ -44,7 +44,7 @@ fn surroundings(block: &str) -> String {
     // In a table of servers by their sites, a server is the first text.
     let listed = first("sites").filter(|site| !site.contains(':'));
     let own_site = format!("site = \"{}\"", listed.unwrap_or("east"));
-    let site = first("site").map_or(own_site, |_| String::new());
+    let site = first("site").filter(|_| block.contains("[node]")).map_or(own_site, |_| String::new());
     let connect = first("prefer").unwrap_or("127.0.0.1:2181");
     let jobs = ["orders", "db", "mq"].map(|job| format!("[job.{job}]\ncommand = [\"/bin/true\"]\n"));
     let policies = ["db", "mq"].map(|job| format!("[job.{job}.policy]\npipeline = [\"oldest-ballot\"]\n"));

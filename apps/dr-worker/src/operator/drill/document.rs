@@ -1,8 +1,8 @@
 //! What a report shows to people: the one structure of its text and its HTML.
 
-use super::timeline::words;
+use super::timeline::{Lane, lanes, length, words};
 use crate::{
-    commands::drill::report::{DrillOutcome, DrillReport, Who},
+    commands::drill::report::{DrillCheck, DrillOutcome, DrillReport, Objective, Who},
     operator::{output::Accent, table::Column},
     wall::{exact_moment, moment},
 };
@@ -14,6 +14,10 @@ pub(super) struct ReportDocument {
     pub(super) sentence: String,
     /// Facts that are known, by name.
     pub(super) facts: Vec<(&'static str, String)>,
+    /// What is drawn.
+    pub(super) lanes: Vec<Lane>,
+    /// The time that is drawn, in milliseconds.
+    pub(super) length: u64,
     pub(super) sections: Vec<DocumentSection>,
 }
 
@@ -31,20 +35,29 @@ pub(super) struct DocumentSection {
 
 impl ReportDocument {
     pub(super) fn of(report: &DrillReport) -> Self {
-        let sections =
-            [objectives, phases, decisions, probes, events, checks, members].map(|section| section(report));
+        let sections = [
+            objectives(report.objectives.iter().map(|own| (String::new(), own))),
+            phases(report),
+            decisions(report),
+            probes(report),
+            events(report),
+            checks(&report.checks),
+            members(report),
+        ];
         Self {
             title: format!("Drill {} of {}: {}", report.run, report.job, report.outcome),
             accent: accent(report.outcome),
             sentence: report.sentence.clone(),
             facts: facts(report),
+            lanes: lanes(report),
+            length: length(report),
             sections: sections.into_iter().filter(|s| !s.rows.is_empty() || s.note.is_some()).collect(),
         }
     }
 }
 
 impl DocumentSection {
-    fn new(
+    pub(super) fn new(
         id: &'static str,
         title: &'static str,
         columns: &[Column],
@@ -77,15 +90,16 @@ fn result(passed: bool, [good, bad]: [&str; 2]) -> (String, Accent) {
     if passed { (good.to_owned(), Accent::Good) } else { (bad.to_owned(), Accent::Bad) }
 }
 
-fn known(ms: Option<u64>) -> String {
+pub(super) fn known(ms: Option<u64>) -> String {
     ms.map_or_else(|| "-".to_owned(), words)
 }
 
-fn seconds(ms: u64) -> String {
+pub(super) fn seconds(ms: u64) -> String {
     format!("{:.3} s", std::time::Duration::from_millis(ms).as_secs_f64())
 }
 
-fn objectives(report: &DrillReport) -> DocumentSection {
+/// Each objective with what follows its name.
+pub(super) fn objectives<'a>(all: impl IntoIterator<Item = (String, &'a Objective)>) -> DocumentSection {
     let columns = [
         Column::key("RESULT"),
         Column::key("OBJECTIVE"),
@@ -93,10 +107,11 @@ fn objectives(report: &DrillReport) -> DocumentSection {
         Column::key("AT MOST"),
         Column::detail("WHY", 0),
     ];
-    let rows = report.objectives.iter().map(|objective| {
+    let rows = all.into_iter().map(|(of, objective)| {
         let (result, accent) = result(objective.passed, ["reached", "missed"]);
         let (measured, most) = (known(objective.measured_ms), words(objective.most_ms));
-        (vec![result, objective.name.to_uppercase(), measured, most, objective.sentence.clone()], accent)
+        let name = format!("{}{of}", objective.name.to_uppercase());
+        (vec![result, name, measured, most, objective.sentence.clone()], accent)
     });
     DocumentSection::new("objectives", "Objectives", &columns, rows)
 }
@@ -159,9 +174,9 @@ fn events(report: &DrillReport) -> DocumentSection {
     DocumentSection::new("events", "What happened", &columns, rows)
 }
 
-fn checks(report: &DrillReport) -> DocumentSection {
+pub(super) fn checks(all: &[DrillCheck]) -> DocumentSection {
     let columns = [Column::key("RESULT"), Column::key("CHECK"), Column::detail("WHY", 0)];
-    let rows = report.checks.iter().map(|check| {
+    let rows = all.iter().map(|check| {
         let (result, accent) = result(check.passed, ["ok", "failed"]);
         (vec![result, check.name.clone(), check.sentence.clone()], accent)
     });

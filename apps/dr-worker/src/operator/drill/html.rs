@@ -7,9 +7,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{
     document::{DocumentSection, ReportDocument},
-    timeline::{Bar, Lane, lanes, length},
+    timeline::{Bar, Lane},
 };
-use crate::{commands::drill::report::DrillReport, operator::output::Accent};
+use crate::operator::output::Accent;
 
 /// The width of a drawing, in its own units.
 const WIDTH: u64 = 1_000;
@@ -35,8 +35,8 @@ const LEGEND: [(&str, &str); 9] = [
 ];
 
 /// The page.
-pub(super) fn page(report: &DrillReport) -> String {
-    let ReportDocument { title, accent, sentence, facts, sections } = ReportDocument::of(report);
+pub(super) fn page(document: &ReportDocument) -> String {
+    let ReportDocument { title, accent, sentence, facts, sections, .. } = document;
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -45,19 +45,19 @@ pub(super) fn page(report: &DrillReport) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (shown(&title)) }
+                title { (shown(title)) }
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 main {
-                    header class={ "card " (class(accent)) } {
-                        h1 { (shown(&title)) }
-                        p #sentence { (shown(&sentence)) }
-                        dl { @for (name, value) in &facts { div { dt { (name) } dd { (shown(value)) } } } }
+                    header class={ "card " (class(*accent)) } {
+                        h1 { (shown(title)) }
+                        p #sentence { (shown(sentence)) }
+                        dl { @for (name, value) in facts { div { dt { (name) } dd { (shown(value)) } } } }
                     }
-                    (timeline(report))
-                    @for section in &sections { (table(section)) }
+                    (timeline(document))
+                    @for section in sections { (table(section)) }
                 }
             }
         }
@@ -97,20 +97,21 @@ fn row(cells: &[String], accent: Accent) -> Markup {
     }
 }
 
-fn timeline(report: &DrillReport) -> Markup {
-    let end = length(report);
+fn timeline(ReportDocument { lanes, length: end, .. }: &ReportDocument) -> Markup {
+    let end = *end;
+    let is_drawn = |class: &str| lanes.iter().flat_map(|lane| &lane.bars).any(|bar| bar.class == class);
     html! {
         section #timeline aria-labelledby="h-timeline" {
             h2 #h-timeline { "Timeline" }
             div .card .lanes {
-                @for lane in lanes(report) { (drawn(&lane, end)) }
+                @for lane in lanes { (drawn(lane, end)) }
                 p .axis {
                     @for part in 0..=4 {
                         span { (format!("{:.1} s", std::time::Duration::from_millis(end * part / 4).as_secs_f64())) }
                     }
                 }
                 p .legend {
-                    @for (class, name) in LEGEND {
+                    @for (class, name) in LEGEND.into_iter().filter(|(class, _)| is_drawn(class)) {
                         span {
                             svg viewBox="0 0 10 10" aria-hidden="true" { rect .(class) width="10" height="10" rx="2" {} }
                             " " (name)
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_report_is_rendered() {
-        let text = page(&sample());
+        let text = page(&ReportDocument::of(&sample()));
         assert_eq!(text.matches(STYLE).count(), 1);
         let text = text.replace(STYLE, "/* report.css */");
         // One line for each element that begins one.
@@ -181,7 +182,7 @@ mod tests {
         report.timeline[0].what = "</li><img src=x>".to_owned();
         report.moves[0].to.member = "a".parse().expect("a name");
         report.probes[0].found.outages[0].reason = "\"><img src=x>".to_owned();
-        let text = page(&report);
+        let text = page(&ReportDocument::of(&report));
         assert!(text.contains("&lt;script&gt;alert('x')&lt;/script&gt;&quot;\\u{202e}"));
         assert!(text.contains("&quot;&gt;&lt;img src=x&gt;"));
         assert!(!text.contains("<script") && !text.contains("<img"));

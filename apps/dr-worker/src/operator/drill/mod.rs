@@ -12,6 +12,8 @@ mod right;
 mod script;
 mod seen;
 mod shown;
+mod site;
+mod site_document;
 mod timeline;
 mod trace;
 
@@ -22,6 +24,7 @@ use election_core::{
     config::{MemberId, SiteId},
     internals::{record::Target, text::Text},
 };
+use serde::Serialize;
 use serde_json::json;
 
 use super::{
@@ -43,6 +46,7 @@ use crate::{
     wall::{moment, unix_ms},
 };
 use begin::Drill;
+use document::ReportDocument;
 
 /// `drill`
 #[derive(Debug, Args)]
@@ -75,7 +79,7 @@ struct DrillRunArguments {
     /// leader's site are cut off from ZooKeeper for a time.
     #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true)]
     mode: Option<Practice>,
-    /// Plan of the configuration: [drill.NAME].
+    /// Plan: [drill.NAME], or [plan.NAME] of a site.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["mode", "job", "to", "to_site", "back"])]
     plan: Option<String>,
     /// Job [default: the only one].
@@ -99,7 +103,7 @@ struct DrillRunArguments {
 
 #[derive(Debug, Args)]
 struct DrillCheckArguments {
-    /// Plan of the configuration: [drill.NAME] [default: all].
+    /// Plan: [drill.NAME] or [plan.NAME] [default: all].
     #[arg(long, value_name = "NAME", conflicts_with = "job")]
     plan: Option<String>,
     /// Job [default: all].
@@ -125,6 +129,9 @@ struct DrillShowArguments {
     /// Job [default: the only one].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
+    /// Plan of a site, instead of a job: its last drill.
+    #[arg(long, value_name = "NAME", conflicts_with = "job")]
+    plan: Option<String>,
 }
 
 /// The modes on the command line.
@@ -200,10 +207,12 @@ impl DrillRunArguments {
 
 fn planned(operator: &Operator, name: &str) -> Result<DrillPlan, Error> {
     let mut plans = operator.config.drills()?;
-    let known: Vec<_> = plans.keys().cloned().collect();
+    let known: Vec<_> = plans.keys().cloned().chain(operator.config.site_plans()?.into_keys()).collect();
     plans.remove(name).ok_or_else(|| {
         let known = if known.is_empty() { "none is configured".to_owned() } else { known.join(", ") };
-        Error::Usage(format!("unknown plan {name}: there is no [drill.{name}]; plans: {known}"))
+        Error::Usage(format!(
+            "unknown plan {name}: there is no [drill.{name}] and no [plan.{name}]; plans: {known}"
+        ))
     })
 }
 
@@ -250,6 +259,12 @@ fn refused(checks: &[DrillCheck]) -> Result<(), Error> {
 }
 
 async fn practise(operator: &Operator, arguments: &DrillRunArguments, how: Output) -> Result<(), Error> {
+    if let Some(name) = &arguments.plan
+        && let Some(plan) = operator.config.site_plans()?.remove(name)
+    {
+        let reason = arguments.reason.as_deref();
+        return site::practise(operator, (name, &plan), reason, arguments.consent, how).await;
+    }
     let (name, plan) = arguments.plan(operator).await?;
     let paths = operator.paths(&plan.job)?;
     let (mut state, mut checks) = examine(operator, &paths, &plan, None).await?;
@@ -321,7 +336,13 @@ fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(),
 }
 
 async fn evaluate(operator: &Operator, arguments: &DrillCheckArguments, how: Output) -> Result<(), Error> {
+    let mut of_sites = operator.config.site_plans()?;
+    of_sites.retain(|name, _| match &arguments.plan {
+        Some(plan) => plan == name,
+        None => arguments.job.is_none(),
+    });
     let mut plans: Vec<_> = match &arguments.plan {
+        Some(name) if of_sites.contains_key(name) => Vec::new(),
         Some(name) => vec![(Some(name.clone()), planned(operator, name)?)],
         None => {
             let is_meant = |plan: &DrillPlan| arguments.job.as_ref().is_none_or(|job| plan.job == *job);
@@ -329,7 +350,7 @@ async fn evaluate(operator: &Operator, arguments: &DrillCheckArguments, how: Out
             all.map(|(name, plan)| (Some(name), plan)).collect()
         }
     };
-    if plans.is_empty() {
+    if plans.is_empty() && of_sites.is_empty() {
         let job = operator.one(arguments.job.as_deref()).await?;
         plans = vec![(None, DrillPlan::unplanned(job, DrillMode::Switchover, Target::Any))];
     }
@@ -355,6 +376,11 @@ async fn evaluate(operator: &Operator, arguments: &DrillCheckArguments, how: Out
                 }
                 output::print_text(&shown::checked(name.as_deref(), plan, &checks, proved))?;
             }
+        }
+    }
+    for (name, plan) in &of_sites {
+        if !site::evaluate(operator, (name, plan), how).await? {
+            failed.push(name.clone());
         }
     }
     if failed.is_empty() {
@@ -408,6 +434,9 @@ async fn list_runs(operator: &Operator, arguments: &DrillListArguments, how: Out
 }
 
 async fn show_run(operator: &Operator, arguments: &DrillShowArguments, how: Output) -> Result<(), Error> {
+    if let Some(plan) = &arguments.plan {
+        return site::show(operator, plan, arguments, how).await;
+    }
     let job = operator.one(arguments.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
     let incarnation = operator.incarnation().await?;
@@ -428,9 +457,19 @@ async fn show_run(operator: &Operator, arguments: &DrillShowArguments, how: Outp
             return Err(Error::Failed(message));
         }
     };
-    match (arguments.format, how) {
-        (Some(Format::Json), _) | (None, Output::Json) => output::print_json(&report),
-        (Some(Format::Html), _) => output::print(html::page(&report)),
-        (Some(Format::Text) | None, _) => output::print_text(&shown::report(&report)),
+    print_report(&report, &ReportDocument::of(&report), arguments.format, how)
+}
+
+/// Prints a report of either kind.
+fn print_report(
+    report: &impl Serialize,
+    document: &ReportDocument,
+    format: Option<Format>,
+    how: Output,
+) -> Result<(), Error> {
+    match (format, how) {
+        (Some(Format::Json), _) | (None, Output::Json) => output::print_json(report),
+        (Some(Format::Html), _) => output::print(html::page(document)),
+        (Some(Format::Text) | None, _) => output::print_text(&shown::report(document)),
     }
 }

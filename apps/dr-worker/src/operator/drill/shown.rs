@@ -56,14 +56,14 @@ pub(super) fn summary(report: &DrillReport) -> String {
 }
 
 /// A whole report.
-pub(super) fn report(report: &DrillReport) -> String {
-    let ReportDocument { title, accent, sentence, facts, sections } = ReportDocument::of(report);
-    let mut lines = vec![coloured(&title, accent), sentence, String::new()];
-    lines.extend(facts.into_iter().map(|(name, value)| format!("{:<16}{value}", format!("{name}:"))));
+pub(super) fn report(document: &ReportDocument) -> String {
+    let ReportDocument { title, accent, sentence, facts, sections, .. } = document;
+    let mut lines = vec![coloured(title, *accent), sentence.clone(), String::new()];
+    lines.extend(facts.iter().map(|(name, value)| format!("{:<16}{value}", format!("{name}:"))));
     for DocumentSection { title, columns, rows, note, .. } in sections {
         lines.extend([String::new(), title.bold().to_string()]);
-        lines.extend((!rows.is_empty()).then(|| output::table(&columns, &rows)));
-        lines.extend(note);
+        lines.extend((!rows.is_empty()).then(|| output::table(columns, rows)));
+        lines.extend(note.clone());
     }
     lines.join("\n")
 }
@@ -76,19 +76,24 @@ pub(super) fn checked(
     proved: Option<&DrillReport>,
 ) -> String {
     let what = format!("{} of {}, target {}", plan.mode.as_str(), plan.job, target(&plan.to));
-    let may = if checks.iter().all(|check| check.passed) { "may run now" } else { "may not run now" };
     let title = name.map_or_else(|| what.clone(), |name| format!("{name}: {what}"));
+    let proved = proved.and_then(|report| Some((report.ended_ms?, report)));
+    let proved = proved
+        .map(|(at_ms, report)| format!("{}, by {} ({})", moment(at_ms), report.run, report.mode.as_str()));
+    evaluated(&title, checks, proved)
+}
+
+/// A plan of either kind, evaluated. `proved`: when, and by what.
+pub(super) fn evaluated(title: &str, checks: &[DrillCheck], proved: Option<String>) -> String {
+    let may = if checks.iter().all(|check| check.passed) { "may run now" } else { "may not run now" };
     let mut lines = vec![format!("{}: {may}", title.bold())];
     lines.extend(checks.iter().map(|DrillCheck { name, passed, sentence }| {
         let mark = if *passed { "ok    ".to_owned() } else { "FAILED".red().to_string() };
         format!("  {mark}  {name}: {sentence}")
     }));
-    lines.push(match proved.and_then(|report| Some((report, report.ended_ms?))) {
-        Some((report, at_ms)) => {
-            format!("  last proved at {}, by {} ({})", moment(at_ms), report.run, report.mode.as_str())
-        }
-        None => "  never proved".to_owned(),
-    });
+    lines.push(
+        proved.map_or_else(|| "  never proved".to_owned(), |proved| format!("  last proved at {proved}")),
+    );
     lines.join("\n")
 }
 
@@ -146,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_report_is_rendered() {
-        let text = anstream::adapter::strip_str(&report(&sample())).to_string();
+        let text = anstream::adapter::strip_str(&report(&ReportDocument::of(&sample()))).to_string();
         golden::compare("report.txt", &format!("{text}\n"));
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    fn new(from_ms: u64, to_ms: u64, class: &'static str, title: String) -> Self {
+    pub(super) fn new(from_ms: u64, to_ms: u64, class: &'static str, title: String) -> Self {
         Self { from_ms, to_ms: to_ms.max(from_ms), class, title }
     }
 }

@@ -14,7 +14,9 @@ use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 
 use super::answer::answer;
-use crate::{schema::Object, view::PlannedStop, worker::state::Worker};
+use crate::{
+    commands::evacuation::practice::EvaluatedPlan, schema::Object, view::PlannedStop, worker::state::Worker,
+};
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct MemberStatus<'a> {
@@ -26,6 +28,8 @@ pub(super) struct MemberStatus<'a> {
     /// Time until the end of this member's lease; null without one.
     lease_remaining_ms: Option<u64>,
     jobs: BTreeMap<&'a str, JobStatus>,
+    /// The plans of sites that this member evaluates: as the leader of the first job of each.
+    plans: BTreeMap<String, EvaluatedPlan>,
     /// Why it starts no job now, as in `/readiness`.
     problem: Option<String>,
     software: &'static str,
@@ -56,6 +60,11 @@ struct JobStatus {
     /// Who leads, by slot.
     #[schemars(with = "Vec<Option<String>>")]
     leaders: Vec<Option<MemberId>>,
+    /// The site of each leader, by slot.
+    #[schemars(with = "Vec<Option<String>>")]
+    sites: Vec<Option<SiteId>>,
+    /// The jobs that it comes after.
+    after: Vec<String>,
     #[schemars(with = "String")]
     note: Arc<str>,
     /// Why this member decides nothing as the elector.
@@ -76,6 +85,8 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
             .iter()
             .map(|current| current.as_ref().map(|current| current.member.clone()))
             .collect();
+        let sites = status.leaders.iter();
+        let sites = sites.map(|current| current.as_ref().map(|current| current.site.clone())).collect();
         let shown = JobStatus {
             role: status.role.as_str(),
             slot: status.slot,
@@ -89,6 +100,8 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
             planned_stop: job.slot.planned_stop(),
             elector: status.is_elector,
             leaders,
+            sites,
+            after: worker.others().before(job.slot.name()),
             note: status.note,
             skipped: status.skipped,
         };
@@ -100,6 +113,7 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
         session: session_word(worker),
         lease_remaining_ms: lease_remaining(worker).and_then(|left| u64::try_from(left.as_millis()).ok()),
         jobs: jobs.collect(),
+        plans: worker.plans(),
         problem: worker.disk().now(),
         software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")),
     }

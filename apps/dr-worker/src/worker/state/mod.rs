@@ -5,7 +5,10 @@ mod reload;
 mod slot;
 mod vacancy;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use election_core::{Election, status::Role};
 use parking_lot::Mutex;
@@ -14,6 +17,7 @@ use zk_session::{BootTime, Session, SessionState};
 
 use super::{certificates::Certificates, job::HungDisk};
 use crate::{
+    commands::evacuation::practice::EvaluatedPlan,
     config::{Config, NodeConfig},
     workers::Workers,
 };
@@ -36,6 +40,8 @@ pub(super) struct Worker {
     has_joined: Notify,
     /// What its jobs know of each other.
     others: Arc<Others>,
+    /// The plans of sites that it has evaluated.
+    plans: Mutex<BTreeMap<String, EvaluatedPlan>>,
     /// Until when it is cut off, for a drill.
     cut_until: watch::Sender<Option<BootTime>>,
 }
@@ -76,6 +82,7 @@ impl Worker {
             root,
             joined: OnceLock::new(),
             has_joined: Notify::new(),
+            plans: Mutex::default(),
             cut_until: watch::Sender::new(None),
         }
     }
@@ -165,6 +172,21 @@ impl Worker {
     /// Sets what became of a reload of the configuration.
     pub(super) fn reloaded(&self, reload: Reload) {
         *self.reload.lock() = Some(reload);
+    }
+
+    /// The plans of sites that it evaluates, as they were found last.
+    pub(super) fn plans(&self) -> BTreeMap<String, EvaluatedPlan> {
+        self.plans.lock().clone()
+    }
+
+    /// Sets what was found of the plan of a site.
+    pub(super) fn evaluated(&self, name: &str, plan: EvaluatedPlan) {
+        self.plans.lock().insert(name.to_owned(), plan);
+    }
+
+    /// Forgets the other plans of sites.
+    pub(super) fn retain_plans(&self, is_kept: impl Fn(&str) -> bool) {
+        self.plans.lock().retain(|name, _| is_kept(name));
     }
 
     /// Its node, as it was configured at the start: only `id` and `site` are for readers.

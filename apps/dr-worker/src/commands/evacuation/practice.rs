@@ -1,0 +1,311 @@
+//! A plan for a site: whether it could be practised now, and what the elections record of a drill.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use election_core::{
+    Paths,
+    config::{MemberId, SiteId},
+    strategy::in_words,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use zk_session::Incarnation;
+
+use super::{
+    gather::{Prepared, prepare},
+    site_report::{JobEvidence, SiteDrillReport},
+    store,
+};
+use crate::{
+    commands::{
+        Operator,
+        drill::{
+            checks::{calendar_of, seconds},
+            report::{DrillCheck, DrillOutcome},
+            runs,
+        },
+        operation::Author,
+    },
+    config::SitePlan,
+    error::Error,
+    wall::unix_ms,
+    znodes::{Evacuation, WorkerPaths as _},
+};
+
+/// The time whose data each member of each job would lose now.
+pub(crate) type Lags = BTreeMap<String, BTreeMap<MemberId, Duration>>;
+
+/// A plan for a site as it was evaluated last.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct EvaluatedPlan {
+    /// The site that it empties.
+    pub(crate) site: String,
+    /// When, in milliseconds since the Unix epoch.
+    pub(crate) at_ms: u64,
+    /// Whether it could have been practised then.
+    pub(crate) passed: bool,
+    /// The checks, one for each job that takes part among them.
+    pub(crate) checks: Vec<DrillCheck>,
+    /// The end of its last drill if that passed.
+    pub(crate) last_success_ms: Option<u64>,
+}
+
+/// What was read for a plan.
+pub(crate) struct Examined {
+    pub(crate) prepared: Prepared,
+    pub(crate) lags: Lags,
+    pub(crate) evaluated: EvaluatedPlan,
+}
+
+/// Reads what would move now, and evaluates the plan.
+///
+/// # Errors
+/// As of [`prepare`].
+pub(crate) async fn examine(
+    operator: &Operator,
+    (name, plan): (&str, &SitePlan),
+    paths: &Paths,
+    author: Author<'_>,
+) -> Result<Examined, Error> {
+    let site = SiteId::new(plan.site.clone()).map_err(|wrong| Error::Usage(wrong.to_string()))?;
+    let mut record = store::new(&site, author.by, author.reason);
+    record.to_site.clone_from(&plan.to_site);
+    let prepared = prepare(operator, record, &plan.jobs, &plan.order).await?;
+    let lags = lags(operator, plan, &prepared.plan).await?;
+    let at_ms = unix_ms();
+    let checks = evaluate(plan, &prepared, &lags, at_ms);
+    let last = kept(&operator.incarnation().await?, paths, name).await?;
+    let evaluated = EvaluatedPlan {
+        site: plan.site.clone(),
+        at_ms,
+        passed: checks.iter().all(|check| check.passed),
+        checks,
+        last_success_ms: last
+            .filter(|last| last.outcome == DrillOutcome::Passed)
+            .and_then(|last| last.ended_ms),
+    };
+    Ok(Examined { prepared, lags, evaluated })
+}
+
+/// The checks of a plan: its calendar, and each of its jobs. It may be practised if all have passed. Pure.
+fn evaluate(plan: &SitePlan, prepared: &Prepared, lags: &Lags, unix_ms: u64) -> Vec<DrillCheck> {
+    let is_meant = |job: &&str| plan.jobs.iter().any(|named| named == job);
+    let left_out = prepared.left_out.iter().filter(|note| is_meant(&note.job.as_str()));
+    let left_out = left_out.map(|note| (note.job.as_str(), Err(note.why.clone())));
+    let obstacles = |job: &str| {
+        let whys = prepared.obstacles.iter().filter(|note| note.job == job);
+        whys.map(|note| note.why.as_str()).collect::<Vec<_>>().join("; ")
+    };
+    let jobs = prepared.plan.steps.iter().map(|step| {
+        let (job, why_not) = (step.job.as_str(), obstacles(&step.job));
+        let found = match (&step.from, &step.predicted) {
+            _ if !why_not.is_empty() => Err(why_not),
+            (Some(from), Some(to)) => lag_of(plan, job, &to.member, lags)
+                .map(|lag| format!("from {} to {} of site {}{lag}", from.member, to.member, to.site)),
+            (Some(from), None) => Ok(format!("stays on {} of site {}", from.member, from.site)),
+            (None, _) => Err("no member leads".to_owned()),
+        };
+        (job, found)
+    });
+    let moves = prepared.plan.steps.iter().any(|step| step.predicted.is_some());
+    let site = moves.then(|| (plan.site.as_str(), Ok(String::new())));
+    let site = site.unwrap_or_else(|| (&plan.site, Err("no job would move out of this site".to_owned())));
+    let calendar = ("calendar", calendar_of(&plan.windows, &plan.blocked_dates, unix_ms));
+    let all = [calendar, site].into_iter().chain(jobs).chain(left_out);
+    let check = |(name, found): (&str, Result<String, String>)| {
+        let (passed, sentence) = found.map_or_else(|why| (false, why), |sentence| (true, sentence));
+        DrillCheck { name: name.to_owned(), passed, sentence }
+    };
+    all.map(check).filter(|check| !check.sentence.is_empty()).collect()
+}
+
+/// Whether the data that this member would lose is within the objective of the job.
+fn lag_of(plan: &SitePlan, job: &str, member: &MemberId, lags: &Lags) -> Result<String, String> {
+    let objectives = plan.objectives_of(job);
+    let (Some(rpo), Some(attribute)) = (objectives.rpo, objectives.lag) else { return Ok(String::new()) };
+    let most = in_words(rpo);
+    match lags.get(job).and_then(|lags| lags.get(member)) {
+        None => Err(format!("{member} has no attribute {attribute} with a number of seconds")),
+        Some(lag) if *lag > rpo => {
+            Err(format!("{attribute} of {member} is {}, above the objective of {most}", in_words(*lag)))
+        }
+        Some(lag) => Ok(format!(", {attribute} is {} of at most {most}", in_words(*lag))),
+    }
+}
+
+async fn lags(operator: &Operator, plan: &SitePlan, prepared: &Evacuation) -> Result<Lags, Error> {
+    let observer = operator.observer().await?;
+    let mut found = Lags::new();
+    for step in &prepared.steps {
+        let Some(attribute) = plan.objectives_of(&step.job).lag else { continue };
+        let snapshot = observer.snapshot(&operator.paths(&step.job)?).await?;
+        let lags = snapshot.members.into_iter().filter_map(|member| {
+            let lag = seconds(member.attributes.get(&attribute)?)?;
+            Some((member.member, lag))
+        });
+        found.insert(step.job.clone(), lags.collect());
+    }
+    Ok(found)
+}
+
+/// What the elections have recorded. `lags`: what was measured before the drill.
+///
+/// # Errors
+/// If ZooKeeper does not answer.
+pub(crate) async fn evidence(
+    operator: &Operator,
+    away: &Evacuation,
+    mut lags: Lags,
+) -> Result<BTreeMap<String, JobEvidence>, Error> {
+    let observer = operator.observer().await?;
+    let mut found = BTreeMap::new();
+    for step in &away.steps {
+        let (history, _) = observer.history(&operator.paths(&step.job)?).await?;
+        let lags = lags.remove(&step.job).unwrap_or_default();
+        found.insert(step.job.clone(), JobEvidence { history, lags });
+    }
+    Ok(found)
+}
+
+/// Keeps the report as the last one of its plan. `paths` are those of plans.
+///
+/// # Errors
+/// If ZooKeeper does not answer.
+pub(crate) async fn keep(
+    session: &Incarnation,
+    paths: &Paths,
+    report: &SiteDrillReport,
+) -> Result<(), Error> {
+    runs::put(session, &paths.drill_run(&report.plan), report).await
+}
+
+/// The last report of a plan.
+///
+/// # Errors
+/// If ZooKeeper does not answer, or another program has written it.
+pub(crate) async fn kept(
+    session: &Incarnation,
+    paths: &Paths,
+    plan: &str,
+) -> Result<Option<SiteDrillReport>, Error> {
+    let Some(node) = session.get(&paths.drill_run(plan)).await? else { return Ok(None) };
+    let report: SiteDrillReport = serde_json::from_slice(&node.data)
+        .map_err(|error| Error::Failed(format!("the report of plan {plan}: {}", runs::quoted(&error))))?;
+    runs::check_format(&format!("plan {plan}"), report.v).map_err(Error::Failed)?;
+    Ok(Some(report))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+    use election_core::internals::calendar::Windows;
+
+    use super::*;
+    use crate::{
+        commands::evacuation::gather::JobNote,
+        config::{Dates, Objectives},
+        znodes::{EvacuationLeader, EvacuationStep},
+    };
+
+    fn leader(member: &str, site: &str) -> Option<EvacuationLeader> {
+        Some(EvacuationLeader { member: member.parse().unwrap(), site: site.parse().unwrap() })
+    }
+
+    /// A job that would move from east to west, one that leads in west, and one that is left out.
+    fn prepared() -> Prepared {
+        let mut plan = Evacuation::new("east".parse().unwrap(), "ann", 1);
+        let step = |job: &str| EvacuationStep::new(job, std::collections::BTreeSet::new());
+        plan.steps = vec![
+            EvacuationStep {
+                from: leader("east-1", "east"),
+                predicted: leader("west-1", "west"),
+                ..step("db")
+            },
+            EvacuationStep { from: leader("west-1", "west"), ..step("app") },
+        ];
+        let note = |job: &str, why: &str| JobNote { job: job.to_owned(), why: why.to_owned() };
+        Prepared { plan, obstacles: Vec::new(), left_out: vec![note("queue", "it has no elector")] }
+    }
+
+    fn plan() -> SitePlan {
+        SitePlan { site: "east".to_owned(), ..SitePlan::default() }
+    }
+
+    /// The checks that failed.
+    fn failed(plan: &SitePlan, prepared: &Prepared, lags: &Lags) -> Vec<(String, String)> {
+        // Sunday, 2026-11-29 20:00 UTC.
+        let checks = evaluate(plan, prepared, lags, 1_795_982_400_000);
+        checks.into_iter().filter(|check| !check.passed).map(|check| (check.name, check.sentence)).collect()
+    }
+
+    fn one(name: &str, sentence: &str) -> Vec<(String, String)> {
+        vec![(name.to_owned(), sentence.to_owned())]
+    }
+
+    #[test]
+    fn a_plan_that_may_be_practised_says_what_each_job_would_do() {
+        let checks = evaluate(&plan(), &prepared(), &Lags::new(), 0);
+        let found: Vec<_> =
+            checks.iter().map(|check| (check.passed, check.name.as_str(), check.sentence.as_str())).collect();
+        assert_eq!(
+            found,
+            [
+                (true, "db", "from east-1 to west-1 of site west"),
+                (true, "app", "stays on west-1 of site west")
+            ]
+        );
+    }
+
+    #[test]
+    fn an_obstacle_a_job_that_is_left_out_and_nothing_to_move_fail_it() {
+        let mut with_obstacle = prepared();
+        let why = "request r-1, a restart, is open".to_owned();
+        with_obstacle.obstacles.push(JobNote { job: "db".to_owned(), why: why.clone() });
+        assert_eq!(failed(&plan(), &with_obstacle, &Lags::new()), one("db", &why));
+
+        let named = SitePlan { jobs: vec!["db".to_owned(), "queue".to_owned()], ..plan() };
+        assert_eq!(failed(&named, &prepared(), &Lags::new()), one("queue", "it has no elector"));
+
+        let mut nothing = prepared();
+        nothing.plan.steps.remove(0);
+        assert_eq!(
+            failed(&plan(), &nothing, &Lags::new()),
+            one("east", "no job would move out of this site")
+        );
+    }
+
+    #[test]
+    fn a_closed_window_and_a_blocked_date_fail_it() {
+        let open = SitePlan { windows: Windows::read(&["Sun 19:00-21:00"]).unwrap(), ..plan() };
+        assert_eq!(failed(&open, &prepared(), &Lags::new()), []);
+        let closed = SitePlan { windows: Windows::read(&["Sun 02:00-04:00"]).unwrap(), ..plan() };
+        let why = "no window is open; the next one opens at 2026-12-06T02:00:00Z";
+        assert_eq!(failed(&closed, &prepared(), &Lags::new()), one("calendar", why));
+        let blocked = SitePlan { blocked_dates: Dates::read(&["11-29"]).unwrap(), ..plan() };
+        let why = "today is one of the blocked dates (11-29)";
+        assert_eq!(failed(&blocked, &prepared(), &Lags::new()), one("calendar", why));
+    }
+
+    #[test]
+    fn a_job_whose_next_leader_would_lose_too_much_fails_it() {
+        let objectives = |seconds: u64| Objectives {
+            rpo: Some(Duration::from_secs(seconds)),
+            lag: Some("lag".to_owned()),
+            ..Objectives::default()
+        };
+        let whole = SitePlan { objectives: objectives(5), ..plan() };
+        assert_eq!(
+            failed(&whole, &prepared(), &Lags::new()),
+            one("db", "west-1 has no attribute lag with a number of seconds")
+        );
+        let lags: Lags =
+            [("db".to_owned(), [("west-1".parse().unwrap(), Duration::from_secs(3))].into())].into();
+        assert_eq!(failed(&whole, &prepared(), &lags), []);
+        let own = SitePlan { each: [("db".to_owned(), objectives(2))].into(), ..whole };
+        assert_eq!(
+            failed(&own, &prepared(), &lags),
+            one("db", "lag of west-1 is 3s, above the objective of 2s")
+        );
+    }
+}

@@ -1,0 +1,80 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use election_core::{
+    config::SiteId,
+    internals::{calendar::Windows, text::Text},
+};
+
+use super::{
+    dates::Dates,
+    drill_plan::Objectives,
+    parse::{DAY, HOUR, MINUTE, SECOND},
+    reader::Section,
+    table::{nested, optional, required, table, tables, value},
+};
+
+table! {
+    /// `[plan.NAME]`: the plan for the loss of a site, which is practised.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct SitePlan {
+        /// The site that is emptied.
+        pub site: String = String::new() => required("the site that is emptied").example("\"east\"");
+        /// The site to which everything moves. Default: the best one for each job.
+        pub to_site: Option<SiteId> = None => optional().example("\"west\"");
+        /// The jobs that move. Default: all that have members there.
+        pub jobs: Vec<String> = Vec::new() => value().example("[\"db\", \"shop\"]");
+        /// Jobs that move one after the other, beside what `after` says of them.
+        pub order: Vec<String> = Vec::new() => value().example("[\"db\", \"shop\"]");
+        /// Move the jobs back at the end of a drill.
+        pub back: bool = true => value();
+        /// Reason, for the records.
+        pub reason: Option<String> = None => optional().example("\"quarterly disaster practice\"").check(|reason: &String| {
+            Text::new(reason.as_str()).err().map(|why| why.to_string())
+        });
+        /// What the whole must reach: rto is the time from the first move to the last READY leader, rpo holds of each job.
+        pub objectives: Objectives = Objectives::default() => nested();
+        /// What single jobs must reach, by the name of the job.
+        pub each as job: BTreeMap<String, Objectives> = BTreeMap::new() => tables(Objectives::default()).name("db");
+        /// When it may be practised: hours of the week, as failback_windows. Default: at any time.
+        pub windows: Windows = Windows::default() => value().example("[\"Sun 02:00-04:00\"]");
+        /// Days in UTC on which it may not be practised: 2026-12-24, 12-24 for each year, or from one day to another.
+        pub blocked_dates: Dates = Dates::default() => value().example("[\"12-20..01-06\"]");
+        /// Whether an operator must approve each drill: by --yes, or by typing the site's name.
+        pub approval: bool = false => value();
+        /// How often a worker evaluates the plan: that which leads its first job. "0s": never.
+        pub check_every: Duration = 5 * MINUTE => value().within(Duration::ZERO..=30 * DAY);
+        /// How long the new leaders serve in a drill before the jobs move back.
+        pub stay: Duration = 5 * SECOND => value().within(Duration::ZERO..=6 * HOUR);
+        /// How long a drill waits for the moves of one direction.
+        pub limit: Duration = 15 * MINUTE => value().within(SECOND..=6 * HOUR);
+    }
+    check SitePlan::check;
+}
+
+impl SitePlan {
+    /// The objectives of one job: its own, and for what it has not set those of the whole, without the time that is the whole's.
+    pub fn objectives_of(&self, job: &str) -> Objectives {
+        let own = self.each.get(job).cloned().unwrap_or_default();
+        let Objectives { rpo, lag, .. } = self.objectives.clone();
+        Objectives { rto: own.rto, rpo: own.rpo.or(rpo), lag: own.lag.or(lag) }
+    }
+
+    fn check(&mut self, section: &mut Section<'_>) {
+        if let Err(wrong) = SiteId::new(self.site.clone()) {
+            section.problem("site", wrong.to_string());
+        }
+        if self.to_site.as_ref().is_some_and(|to| to.as_str() == self.site) {
+            section.problem("to_site", "it is the site that is emptied; name another one, or leave it out");
+        }
+        let named = |key, mut jobs: Box<dyn Iterator<Item = &String> + '_>| {
+            let other = jobs.find(|job| !self.jobs.is_empty() && !self.jobs.contains(job));
+            other.map(|job| {
+                (key, format!("{job:?} is not in jobs {:?}; add it there, or remove it here", self.jobs))
+            })
+        };
+        let found = [named("order", Box::new(self.order.iter())), named("job", Box::new(self.each.keys()))];
+        for (key, wrong) in found.into_iter().flatten() {
+            section.problem(key, wrong);
+        }
+    }
+}

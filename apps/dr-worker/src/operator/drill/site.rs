@@ -1,0 +1,160 @@
+//! `drill --plan` of a plan for a site: an evacuation that is measured, and moved back.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::{
+    super::{
+        consent::Consent,
+        evacuation::until_ended,
+        output::{self, Output},
+    },
+    DrillShowArguments,
+    document::ReportDocument,
+    print_report, refused, shown,
+};
+use crate::{
+    commands::{
+        Operator, asker,
+        drill::report::DrillOutcome,
+        evacuation::{
+            course::EvacuationPhase,
+            order::follows,
+            practice::{EvaluatedPlan, Examined, evidence, examine, keep, kept},
+            shown::{Evacuated, way_on},
+            site_report::{SiteDrill, SiteDrillReport, assemble},
+            store,
+        },
+        operation::{Author, Election},
+    },
+    config::SitePlan,
+    error::{Error, ExitCode},
+    typed::Typed,
+    wall::moment,
+    znodes::{Evacuation, PLANS},
+};
+
+/// Practises the plan, and prints the report.
+pub(super) async fn practise(
+    operator: &Operator,
+    (name, plan): (&str, &SitePlan),
+    reason: Option<&str>,
+    consent: Consent,
+    how: Output,
+) -> Result<(), Error> {
+    let by = asker();
+    let author = Author { by: &by, reason: reason.or(plan.reason.as_deref()) };
+    let of = Election::new(operator, PLANS, author)?;
+    let examined = examine(operator, (name, plan), &of.paths, author).await?;
+    let present = store::read(&operator.session, &of.paths).await?;
+    if store::joined(present, &examined.prepared.plan)?.is_some() {
+        let site = &plan.site;
+        return Err(Error::NotNow(format!("site {site} is being evacuated already; nothing was done")));
+    }
+    refused(&examined.evaluated.checks)?;
+    let jobs = examined.prepared.plan.steps.len();
+    let what = format!("the drill {name} (evacuation of site {}, {jobs} jobs)", plan.site);
+    match plan.approval {
+        true => consent.approve(&what, &plan.site)?,
+        false => consent.ask(&format!("{what}: the jobs move"))?,
+    }
+    let report = carried_out(&of, (name, plan), examined).await?;
+    print_report(&report, &ReportDocument::of_site(&report), None, how)?;
+    match report.outcome {
+        DrillOutcome::Passed => Ok(()),
+        outcome => {
+            let message = format!("drill of plan {name} {outcome}: {}", report.sentence);
+            Err(Error::Reported(ExitCode::Failed, message))
+        }
+    }
+}
+
+/// There, and back unless a move has failed.
+async fn carried_out(
+    of: &Election<'_>,
+    (name, plan): (&str, &SitePlan),
+    Examined { prepared, lags, evaluated }: Examined,
+) -> Result<SiteDrillReport, Error> {
+    let operator = of.operator;
+    let begun = store::begin(&operator.session, &of.paths, prepared.plan).await?;
+    let undo = Typed::verb("evacuate").arg(&plan.site).arg("--undo");
+    output::print_progress(format_args!("workers carry it out; if this command ends, `{undo}` moves back"));
+    let away = until_ended(of, &begun, Some(plan.limit)).await?;
+    let mut back = None;
+    if plan.back && away.phase() == EvacuationPhase::Done {
+        tokio::time::sleep(plan.stay).await;
+        let turned = store::change(&operator.session, &of.paths, &away, Evacuation::turn_back).await?;
+        back = Some(until_ended(of, &turned, Some(plan.limit)).await?);
+    }
+    if let Some(way_on) = way_on(back.as_ref().unwrap_or(&away)) {
+        output::print_warning(way_on);
+    }
+    let moving: BTreeSet<_> = away.steps.iter().map(|step| step.job.clone()).collect();
+    let stops_with = follows(&moving, &operator.config.after).unwrap_or_default();
+    let evidence = evidence(operator, &away, lags).await?;
+    let drill = SiteDrill {
+        name,
+        plan,
+        away: &away,
+        back: back.as_ref(),
+        stops_with: &stops_with,
+        evidence: &evidence,
+    };
+    let report = assemble(&drill, evaluated.checks, prepared.left_out);
+    keep(&operator.incarnation().await?, &of.paths, &report).await?;
+    Ok(report)
+}
+
+/// `drill check`, as JSON.
+#[derive(Serialize)]
+struct Checked<'a> {
+    plan: &'a str,
+    #[serde(flatten)]
+    evaluated: EvaluatedPlan,
+    evacuation: Evacuated,
+}
+
+/// `drill check`: evaluates the plan, and prints what would move. Returns whether it may be practised now.
+pub(super) async fn evaluate(
+    operator: &Operator,
+    (name, plan): (&str, &SitePlan),
+    how: Output,
+) -> Result<bool, Error> {
+    let by = asker();
+    let author = Author { by: &by, reason: None };
+    let found = examine(operator, (name, plan), &operator.paths(PLANS)?, author).await?;
+    let Examined { prepared, evaluated, .. } = found;
+    let passed = evaluated.passed;
+    match how {
+        Output::Json => {
+            output::print_json(&Checked { plan: name, evaluated, evacuation: Evacuated::from(prepared) })?;
+        }
+        Output::Pretty => {
+            let title = format!("{name}: evacuation of site {}", plan.site);
+            let proved = evaluated.last_success_ms.map(moment);
+            output::print_text(&shown::evaluated(&title, &evaluated.checks, proved))?;
+        }
+    }
+    Ok(passed)
+}
+
+/// `drill show last --plan`: the last report.
+pub(super) async fn show(
+    operator: &Operator,
+    name: &str,
+    arguments: &DrillShowArguments,
+    how: Output,
+) -> Result<(), Error> {
+    if arguments.run != "last" {
+        let run = &arguments.run;
+        return Err(Error::Usage(format!(
+            "unknown drill {run}: of a plan of a site only the `last` is kept"
+        )));
+    }
+    let paths = operator.paths(PLANS)?;
+    let Some(report) = kept(&operator.incarnation().await?, &paths, name).await? else {
+        return Err(Error::Failed(format!("plan {name}: no drill yet")));
+    };
+    print_report(&report, &ReportDocument::of_site(&report), arguments.format, how)
+}
