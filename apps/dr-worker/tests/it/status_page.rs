@@ -239,6 +239,52 @@ fn operators_act_by_keyboard_with_a_token() {
 }
 
 #[test]
+fn all_jobs_have_a_line_and_their_order_is_drawn_also_while_a_site_is_evacuated() {
+    let Some(mut browser) = Browser::start() else { return };
+    let stage = Stage::new("/page-jobs");
+    let gate = stage.dir.path().join("gate");
+    fs::write(&gate, "").expect("a file");
+    let ready =
+        format!("job.app.ready={{ kind = \"exec\", command = [\"test\", \"-e\", \"{}\"] }}", gate.display());
+    let settings = [
+        "policy.min_tenure=0s",
+        "job.app.command=[\"sleep\", \"3600\"]",
+        "job.app.stop_timeout=1s",
+        "job.app.after=[\"orders\"]",
+        &ready,
+    ];
+    let east = stage.worker("east-1", "east", &settings);
+    until("east-1 leads", || {
+        ["orders", "app"].iter().all(|job| east.code(&format!("/leader?job={job}")) == 200)
+    });
+    let west = stage.worker("west-1", "west", &settings);
+    until("it is standby", || {
+        ["orders", "app"].iter().all(|job| west.code(&format!("/standby?job={job}")) == 200)
+    });
+    let origin = format!("http://127.0.0.1:{}/", west.port);
+    browser.open(&origin);
+    browser.until_text("#jobs", |text| text.contains("app on east-1, after orders"));
+    browser.until_text("#jobs", |text| text.contains("orders on east-1"));
+    let drawn = "['path', 'rect', '.good rect', '.busy rect'].map((tag) => document.querySelectorAll(`#jobs svg ${tag}`).length)";
+    assert_eq!(browser.eval(drawn), json!([1, 2, 2, 0]));
+
+    // The application is not ready in the other site.
+    fs::remove_file(&gate).expect("a file");
+    let sets = settings.map(|setting| format!("--set={setting}"));
+    let operate = |verb: &[&str]| {
+        let sets = sets.iter().map(String::as_str);
+        stage.operator(&sets.chain(verb.iter().copied()).collect::<Vec<_>>()).assert(0, &[]);
+    };
+    operate(&["evacuate", "east"]);
+    browser.until_text("#evacuation", |text| text.contains("running") && text.contains("to west-1 in west"));
+    until("a move is drawn", || browser.eval(drawn) == json!([1, 2, 1, 1]));
+    fs::write(&gate, "").expect("a file");
+    browser.until_text("#jobs", |text| text.contains("app on west-1, after orders"));
+    until("nothing moves", || browser.eval(drawn) == json!([1, 2, 2, 0]));
+    assert_clean(&browser, &origin);
+}
+
+#[test]
 fn text_from_outside_stays_text() {
     let Some(mut browser) = Browser::start() else { return };
     let stage = Stage::new("/page-text");

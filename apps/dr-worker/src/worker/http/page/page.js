@@ -274,6 +274,67 @@ const drawEvacuation = ({ evacuation }) => {
   show("evacuation", el("section", "", el("h2", "", `${verb} site ${evacuation.site}`), pill(evacuation.phase, kind), el("ul", "list card requests", items)));
 };
 
+// A script names no other place, so the namespace is that of an element of the page.
+const svg = (tag, attributes, ...children) => {
+  const node = document.createElementNS($("drawing").content.firstChild.namespaceURI, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+};
+
+// The jobs in the layers of their order: each to the right of those that it comes after.
+const WIDE = 170, GAP = 60, HIGH = 26, NEXT = 36;
+const drawGraph = (names, after, kind) => {
+  const layers = new Map();
+  const layer = (name) => {
+    if (!layers.has(name)) {
+      layers.set(name, 0);
+      layers.set(name, Math.max(-1, ...after(name).map(layer)) + 1);
+    }
+    return layers.get(name);
+  };
+  const rows = [];
+  const places = new Map(names.map((name) => {
+    const x = layer(name);
+    rows[x] = (rows[x] || 0) + 1;
+    return [name, [x * (WIDE + GAP) + 1, (rows[x] - 1) * NEXT + 1]];
+  }));
+  const lines = names.flatMap((name) => after(name).map((other) => {
+    const [[x, y], [toX, toY]] = [places.get(other), places.get(name)];
+    const [from, to, half] = [y + HIGH / 2, toY + HIGH / 2, GAP / 2];
+    return svg("path", { d: `M${x + WIDE} ${from} C${x + WIDE + half} ${from} ${toX - half} ${to} ${toX} ${to}` });
+  }));
+  const boxes = names.map((name) => {
+    const [x, y] = places.get(name);
+    const short = name.length > 22 ? `${name.slice(0, 21)}…` : name;
+    return svg("g", { class: kind(name) }, svg("title", {}, name), svg("rect", { x, y, width: WIDE, height: HIGH, rx: 6 }), svg("text", { x: x + 9, y: y + 18 }, short));
+  });
+  const size = { width: rows.length * (WIDE + GAP) - GAP + 2, height: Math.max(...rows.map((count) => count || 0)) * NEXT };
+  const words = names.filter((name) => after(name).length).map((name) => `${name} after ${after(name).join(", ")}`).join("; ");
+  return svg("svg", { class: "graph", role: "img", "aria-label": `the order of the jobs: ${words}`, ...size }, ...lines, ...boxes);
+};
+
+// One line for each job of this worker, and their order.
+const drawAllJobs = (status, { evacuation }) => {
+  const jobs = status.jobs || {};
+  const names = Object.keys(jobs).sort();
+  if (names.length < 2) { show("jobs", []); return; }
+  const moving = evacuation && evacuation.phase === "running" ? evacuation.steps : [];
+  const step = (name) => moving.find((one) => one.job === name);
+  // A plan can have an order of its own.
+  const after = (name) => [...new Set([...jobs[name].after, ...((step(name) || {}).after || [])])].filter((other) => jobs[other]);
+  const led = (name) => jobs[name].leaders.every(hasText) && jobs[name].leaders.length > 0;
+  const kind = (name) => (step(name) && STEPS[step(name).state]) || (led(name) ? "good" : "bad");
+  const lines = names.map((name) => {
+    const leaders = jobs[name].leaders.filter(hasText).join(", ");
+    return el("li", "", pill(jobs[name].sites.map((site) => site || "no leader").join(", ") || "no leader", kind(name)),
+      el("p", "", el("b", "", name), leaders ? ` on ${leaders}` : "", after(name).length ? el("span", "soft", `, after ${after(name).join(", ")}`) : ""));
+  });
+  const scroll = el("div", "scroll", drawGraph(names, after, kind));
+  scroll.tabIndex = 0;
+  show("jobs", el("section", "", el("h2", "", "Jobs"), el("div", "card", names.some((name) => after(name).length) && scroll, el("ul", "list requests", lines))));
+};
+
 const drawJobs = (status) => {
   const names = Object.keys(status.jobs || {}).sort();
   if (names.length && !names.includes(job)) job = names[0];
@@ -318,6 +379,7 @@ const refresh = async () => {
     const [cluster, history, explained, evacuation] = await Promise.all([read("/cluster"), read("/history"), read("/explain"), last]);
     draw({ status, cluster, history, explained });
     drawEvacuation(evacuation);
+    drawAllJobs(status, evacuation);
     drawLink(null);
   } catch (error) {
     drawLink(error);
