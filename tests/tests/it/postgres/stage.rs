@@ -151,6 +151,7 @@ impl Stage {
             ALTER TABLE rows ALTER payload SET STORAGE PLAIN;
             GRANT INSERT ON rows TO writer";
         stage.sql(&first.member, schema).unwrap();
+        stage.writers.pause(false);
         stage.writes_on().await;
         Some(stage)
     }

@@ -46,9 +46,11 @@ struct Shared {
 }
 
 impl Writers {
+    /// They begin when they are not [paused](Self::pause) any more.
     pub fn start(servers: [(&'static str, u16); 2]) -> Self {
         let shared = Arc::new(Shared::default());
         shared.size.store(100, Ordering::Relaxed);
+        shared.is_paused.store(true, Ordering::Relaxed);
         let threads = (0..).zip(servers).map(|(node, server)| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.write(node, server))
@@ -92,9 +94,14 @@ impl Shared {
     fn write(&self, node: i32, server: (&str, u16)) {
         let mut number = 0;
         while !self.is_over.load(Ordering::Relaxed) {
-            // A standby refuses the row, a server that is down the connection.
-            if let Ok(mut client) = connect(server) {
-                let _ = self.write_with(&mut client, node, &mut number);
+            // A server that is down refuses the connection, a standby the row. Each new connection takes the time of a login.
+            if !self.is_paused.load(Ordering::Relaxed)
+                && let Ok(mut client) = connect(server)
+            {
+                while !client.is_closed() && !self.is_over.load(Ordering::Relaxed) {
+                    let _ = self.write_with(&mut client, node, &mut number);
+                    thread::sleep(RETRY);
+                }
             }
             thread::sleep(RETRY);
         }
