@@ -104,6 +104,11 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
         stage.written("west-1").iter().any(knows)
     });
 
+    let upgraded = |id: &str, site: &str| {
+        Outcome::of(stage.standby_command(id, site, &settings).arg("upgrade")).assert(0, &[]);
+    };
+    upgraded("west-1", "west");
+    until("/standby", || west.code("/standby") == 200);
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
     until("the second leads", || leads(&west));
     let lines = stage.written("west-1");
@@ -123,6 +128,11 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
     assert_eq!(told, (&"standby".into(), &"west-1".into(), &Value::Null));
     let former = standby_of(&east)["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
     let former = former.expect("it runs");
+    // It has nothing new to follow, and may be promoted again.
+    upgraded("east-1", "east");
+    until("/standby", || east.code("/standby") == 200);
+    let followed = stage.written("east-1").iter().filter(|line| *line == "follow west-1 west 2").count();
+    assert_eq!(followed, 1);
 
     // What was promoted ends with its worker.
     west.signal(Signal::SIGKILL);
@@ -158,14 +168,24 @@ fn promote_by_restart_never_has_two_programs_and_a_required_standby_decides_who_
     assert!(!is_alive(standby.expect("it ran")) && is_alive(leader.expect("it runs")));
     let west = stage.standby_worker("west-1", "west", &settings);
     until("it is ready", || west.code("/standby") == 200);
-    // The next program of the worker starts the standby again, and the leader's program runs through.
+    // Both run through an upgrade of their workers.
+    let standby = stage.last_pid("west-1", "standby");
     for (worker, id, site) in [(&west, "west-1", "west"), (&east, "east-1", "east")] {
-        let before = stage.last_pid(id, "standby");
         Outcome::of(stage.standby_command(id, site, &settings).arg("upgrade")).assert(0, &[]);
         until("it goes on", || leads(worker) || worker.code("/standby") == 200);
-        assert_eq!(before == stage.last_pid(id, "standby"), id == "east-1");
     }
-    assert!(is_alive(leader.expect("it runs")));
+    assert_eq!(standby, stage.last_pid("west-1", "standby"));
+    assert!(is_alive(standby.expect("it runs")) && is_alive(leader.expect("it runs")));
+    // One that is not ready does not delay it, and is started again.
+    fs::remove_file(stage.dir.path().join("ready")).expect("it exists");
+    stage.operator(&["restart", "--standby", "west-1"]).assert(0, &[]);
+    until("it is started again", || stage.last_pid("west-1", "standby") != standby);
+    let standby = stage.last_pid("west-1", "standby");
+    Outcome::of(stage.standby_command("west-1", "west", &settings).arg("upgrade")).assert(0, &[]);
+    until("it is started again", || stage.last_pid("west-1", "standby") != standby);
+    assert!(!is_alive(standby.expect("it ran")));
+    fs::write(stage.dir.path().join("ready"), "").expect("a file");
+    until("it is ready", || west.code("/standby") == 200);
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
     until("it leads", || leads(&west));
     until("the former leader is a standby", || standby_of(&east)["state"] == "running");

@@ -4,16 +4,16 @@ use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
 
 use election_core::internals::record::Current;
 use job_guard::own_file;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::env::{self, JobEnv};
 use crate::config::STANDBY_VARIABLES;
 
 /// What a program of the job is told about its role, as `DR_LEADERSHIP_FILE` has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RoleFacts {
-    role: &'static str,
+    role: Cow<'static, str>,
     pub(super) term: u64,
     /// Only the leader has one.
     token: Option<u64>,
@@ -26,7 +26,7 @@ impl RoleFacts {
     /// A standby of this leader; of none before the first one is known.
     pub(super) fn of_standby(leader: Option<&Current>) -> Self {
         Self {
-            role: "standby",
+            role: "standby".into(),
             term: leader.map_or(0, |leader| leader.term),
             token: None,
             leader: leader.map(|leader| leader.member.to_string()),
@@ -38,7 +38,7 @@ impl RoleFacts {
     /// This member leads, and has this address.
     pub(super) fn of_leader(env: &JobEnv, address: &str) -> Self {
         Self {
-            role: "leader",
+            role: "leader".into(),
             term: env.term,
             token: Some(env.fencing_token),
             leader: Some(env.member.clone()),
@@ -56,7 +56,7 @@ impl RoleFacts {
     pub(super) fn over(&self, mut all: BTreeMap<String, String>, file: &str) -> BTreeMap<String, String> {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let values = [
-            self.role.to_owned(),
+            self.role.clone().into_owned(),
             text(&self.leader),
             text(&self.address),
             text(&self.site),

@@ -14,13 +14,15 @@
 //! slot, whose stop ends whatever it has. So two of the job's programs never run at once on a node. The guard has confirmed the
 //! deadline of the leadership before promote begins, and loses it only after demote has ended.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use election_core::internals::record::Current;
 use job_guard::{
-    Deadline, ExitCodes, Guards, Job, JobRun, KILL_RESERVE, OneShot, ProcessState, ProcessStatus, WorkTime,
+    Deadline, ExitCodes, Guards, HandedRun, Job, JobRun, KILL_RESERVE, OneShot, ProcessState, ProcessStatus,
+    RunState, WorkTime,
 };
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use zk_session::BootTime;
 
@@ -47,6 +49,17 @@ impl Drop for Resting {
         self.0.state.lock().is_over = false;
         self.0.turn();
     }
+}
+
+/// What the next program of this process gets of a standby.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HandedStandby {
+    leader: RoleFacts,
+    told: RoleFacts,
+    led: u64,
+    restarts: u64,
+    /// `None`: a leadership has the job's program, or it is to be started.
+    pub(crate) run: Option<RunState>,
 }
 
 /// The standby of a job on this member.
@@ -533,6 +546,52 @@ impl Standby {
         let resting = Resting(Arc::clone(self));
         self.end(std::future::pending()).await;
         resting
+    }
+
+    /// Hands the standby over to the next program of this process.
+    ///
+    /// # Errors
+    /// The reason, if its process is neither ready nor [at rest](Self::rest).
+    pub(crate) async fn hand_over(&self) -> Result<(HandedStandby, Option<HandedRun>), String> {
+        let (mut handed, run, is_absent) = {
+            let state = self.state.lock();
+            let (leader, told) = (state.leader.clone(), state.told.clone());
+            let handed = HandedStandby { leader, told, led: state.led, restarts: state.restarts, run: None };
+            let run = state.run.clone().filter(|_| !state.is_over);
+            (handed, run, state.is_taken || state.is_over)
+        };
+        let run = match run {
+            Some(run) => Some(run.hand_over().await.map_err(|why| format!("its standby: {why}"))?),
+            None if is_absent => None,
+            None => return Err("its standby is being started".to_owned()),
+        };
+        handed.run = run.as_ref().map(|run| run.state.clone());
+        Ok((handed, run))
+    }
+
+    /// Continues a standby that the program before this one has handed over, before it is [kept](Self::keep).
+    ///
+    /// # Errors
+    /// If a descriptor can't be used.
+    pub(crate) fn adopt(&self, handed: HandedStandby, descriptors: Vec<[OwnedFd; 2]>) -> io::Result<()> {
+        let HandedStandby { leader, told, led, restarts, run } = handed;
+        let run = match run {
+            Some(run) => {
+                let (job, guards) = (self.job(&told), guards_in(&self.guards, &self.env));
+                Some(Arc::new(JobRun::adopt(job, WorkTime::unlimited(), guards, run, descriptors)?))
+            }
+            None => None,
+        };
+        let mut state = self.state.lock();
+        (state.leader, state.told, state.led, state.restarts, state.run) = (leader, told, led, restarts, run);
+        drop(state);
+        self.turn();
+        Ok(())
+    }
+
+    /// Whether it can be handed over with its process, or a leadership has that.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.process().is_none_or(|process| process.state == ProcessState::Running)
     }
 
     /// The process of the standby; `None` while a leadership has the job's program.

@@ -289,11 +289,14 @@ pub(super) struct Again {
     pub(super) runs: Vec<[OwnedFd; 2]>,
 }
 
+/// The descriptors of the programs of a run.
+type OfRun = Vec<[OwnedFd; 2]>;
+
 /// The elections in which this worker continues; none if it starts.
 struct Returning {
     pin: Option<SessionPin>,
     handed: Option<Handed>,
-    elections: BTreeMap<String, (HandedJob, Vec<[OwnedFd; 2]>)>,
+    elections: BTreeMap<String, (HandedJob, [OfRun; 2])>,
     expected: Vec<Expected>,
 }
 
@@ -305,9 +308,11 @@ impl Returning {
         let mut runs = runs.into_iter();
         let mut elections = BTreeMap::new();
         for job in std::mem::take(&mut handed.jobs) {
-            let guards = job.slot.as_ref().and_then(|slot| Some(slot.run.as_ref()?.guards().count()));
-            let run = runs.by_ref().take(guards.unwrap_or_default()).collect();
-            elections.insert(job.name.clone(), (job, run));
+            let of_runs = job.runs().map(|run| {
+                let guards = run.map_or(0, |run| run.guards().count());
+                runs.by_ref().take(guards).collect()
+            });
+            elections.insert(job.name.clone(), (job, of_runs));
         }
         Self { pin: Some(pin), handed: Some(handed), elections, expected: Vec::new() }
     }
@@ -325,16 +330,20 @@ impl Returning {
         handler: JobHandler,
         has_elector: bool,
     ) -> Result<Election, Error> {
-        let (Some(pin), Some((job, run))) = (&self.pin, self.elections.remove(slot.name())) else {
+        let (Some(pin), Some((job, [of_job, of_standby]))) = (&self.pin, self.elections.remove(slot.name()))
+        else {
             return Ok(Election::join(session.clone(), config, handler));
         };
-        let HandedJob { name, election: from, slot: handed } = job;
+        let HandedJob { name, election: from, slot: handed, standby } = job;
+        let refused = |error| Error::Internal(format!("can't continue job {}: {error}", slot.name()));
         let lease = from.lease().map(BootTime::from_duration);
         let leadership = from.leadership();
         if let Some(handed) = handed {
             let work_until = lease.unwrap_or_else(BootTime::now);
-            slot.adopt(handed, run, work_until)
-                .map_err(|error| Error::Internal(format!("can't continue job {name}: {error}")))?;
+            slot.adopt(handed, of_job, work_until).map_err(refused)?;
+        }
+        if let Some((own, handed)) = slot.standby().zip(standby) {
+            own.adopt(handed, of_standby).map_err(refused)?;
         }
         let election = Election::resume(session.clone(), pin.clone(), config, from, handler)
             .map_err(|error| Error::Internal(format!("can't continue job {name}: {error}")))?;

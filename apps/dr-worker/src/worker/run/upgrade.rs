@@ -33,6 +33,7 @@ use crate::{
     program::file,
     worker::{
         descriptors,
+        job::HandedStandby,
         state::{HandedSlot, Job, Worker},
         upgrade::{
             FORMAT,
@@ -137,8 +138,9 @@ impl Upgrades {
         report.to = version;
         self.write(report);
         tracing::info!(from = VERSION, to = report.to, file = %file.display(), "upgrading in place");
-        // The next program starts them again; only jobs run through.
+        // One that is not ready is started again by the next program: that may take it hours.
         let standbys = worker.jobs().iter().filter_map(|job| job.slot.standby());
+        let standbys = standbys.filter(|standby| !standby.is_ready());
         let _resting = join_all(standbys.map(|standby| standby.rest())).await;
         let by = Instant::now() + REST_WITHIN;
         loop {
@@ -184,11 +186,11 @@ impl Upgrades {
                 Err(why) => return Err(not_now(format!("job {name}: {why}"))),
             }
         }
-        let slots = join_all(held.iter().map(|(job, election)| hand_over_slot(job, election))).await;
+        let runnings = join_all(held.iter().map(|(job, election)| hand_over_job(job, election))).await;
         let (mut runs, mut elections) = (Vec::new(), Vec::new());
-        for ((job, election), slot) in held.into_iter().zip(slots) {
+        for ((job, election), running) in held.into_iter().zip(runnings) {
             let name = job.slot.name().to_owned();
-            let slot = slot.map_err(|why| not_now(format!("job {name}: {why}")))?;
+            let (slot, standby) = running.map_err(|why| not_now(format!("job {name}: {why}")))?;
             let slot = slot.map(|(mut state, run)| {
                 if let Some(HandedRun { state: run, .. }) = &run {
                     state.run = Some(run.clone());
@@ -196,7 +198,11 @@ impl Upgrades {
                 runs.extend(run);
                 state
             });
-            handed.push(HandedJob { name, election: election.resumption().clone(), slot });
+            let standby = standby.map(|(standby, run)| {
+                runs.extend(run);
+                standby
+            });
+            handed.push(HandedJob { name, election: election.resumption().clone(), slot, standby });
             elections.push(election);
         }
         let Some(incarnation) = session.incarnation() else {
@@ -233,6 +239,18 @@ impl Upgrades {
 fn version_of(file: &Path) -> Option<impl PartialEq + use<>> {
     let metadata = fs::metadata(file).ok()?;
     Some((metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
+}
+
+/// What a job runs: of its leadership, and as a standby.
+type HandedRunning = (Option<(HandedSlot, Option<HandedRun>)>, Option<(HandedStandby, Option<HandedRun>)>);
+
+async fn hand_over_job(job: &Job, election: &HandedOver) -> Result<HandedRunning, String> {
+    let slot = hand_over_slot(job, election).await?;
+    let standby = match job.slot.standby() {
+        Some(standby) => Some(standby.hand_over().await?),
+        None => None,
+    };
+    Ok((slot, standby))
 }
 
 /// Hands a job over, if this member leads it and the lease leaves time for a new program.

@@ -37,7 +37,11 @@ use serde::{Deserialize, Serialize};
 use zk_session::Ticket;
 
 use super::FORMAT;
-use crate::{checked::Files, signals, worker::state::HandedSlot};
+use crate::{
+    checked::Files,
+    signals,
+    worker::{job::HandedStandby, state::HandedSlot},
+};
 
 /// How many descriptors a message has: the kernel permits 253.
 const AT_ONCE: usize = 200;
@@ -72,8 +76,7 @@ impl std::fmt::Debug for Handed {
 impl Handed {
     /// The process ids of the guards.
     pub(crate) fn guards(&self) -> Vec<i32> {
-        let runs = self.jobs.iter().filter_map(|job| job.slot.as_ref()?.run.as_ref());
-        runs.flat_map(RunState::guards).collect()
+        self.jobs.iter().flat_map(HandedJob::runs).flatten().flat_map(RunState::guards).collect()
     }
 }
 
@@ -84,6 +87,17 @@ pub(crate) struct HandedJob {
     pub(crate) election: Resumption,
     /// Of a job that this worker leads.
     pub(in crate::worker) slot: Option<HandedSlot>,
+    /// Of a job that has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::worker) standby: Option<HandedStandby>,
+}
+
+impl HandedJob {
+    /// The run of its leadership, and that of its standby: in this order their descriptors cross.
+    pub(in crate::worker) fn runs(&self) -> [Option<&RunState>; 2] {
+        let (slot, standby) = (self.slot.as_ref(), self.standby.as_ref());
+        [slot.and_then(|slot| slot.run.as_ref()), standby.and_then(|standby| standby.run.as_ref())]
+    }
 }
 
 /// The descriptors of a worker.
