@@ -15,7 +15,7 @@ use super::{
     changes::Changes,
     config::ElectionConfig,
     ended::Ended,
-    events::{Events, HandedOver, Message},
+    events::{Change, Events, HandedOver, Message},
     handler::Handler,
     living::Living,
     now,
@@ -25,7 +25,7 @@ use super::{
     to_time,
 };
 use crate::{
-    engine::{Engine, Event, Resumption, Unrest, Wish},
+    engine::{Config, Engine, Event, Profile, Resumption, Unrest, Wish},
     ids::Ballot,
     paths::Paths,
     record::{Health, RoundTrips},
@@ -34,7 +34,7 @@ use crate::{
 #[cfg(doc)]
 use super::StopBudgetTooLong;
 #[cfg(doc)]
-use crate::engine::{Policy, Profile};
+use crate::engine::Policy;
 
 /// The size limit of a member's measured attributes, in bytes of JSON.
 pub const MAX_ATTRIBUTES: usize = 16 * 1024;
@@ -244,8 +244,24 @@ impl Election {
     /// Returns at once. All members need the same policy in the end; until then the elector's decides. A longer
     /// [`Policy::stop_budget`](crate::engine::Policy::stop_budget) must fit the lease: [`StopBudgetTooLong::check`].
     pub fn reconfigure(&self, config: ElectionConfig) {
-        let config = Box::new(config.into_engine().0);
-        self.handle.events.put(Message::Reconfigure(config));
+        let new = config.into_engine().0;
+        self.change(move |config| *config = new);
+    }
+
+    /// Changes what this member says of itself, while it leads too: addresses, attributes, priority. A change of anything else has
+    /// no effect. As [`reconfigure`](Self::reconfigure), from the present settings.
+    ///
+    /// ```
+    /// # fn moved(election: &election_core::Election) {
+    /// election.proclaim(|member| member.address = Some("10.0.0.7:8080".to_owned()));
+    /// # }
+    /// ```
+    pub fn proclaim(&self, change: impl FnOnce(&mut Profile) + Send + 'static) {
+        self.change(|config| change(Arc::make_mut(&mut config.member)));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Config) + Send + 'static) {
+        self.handle.events.put(Message::Reconfigure(Change(Box::new(change))));
     }
 
     /// Resigns, if this member leads or is about to: stops the work, then releases leadership, and another

@@ -1,5 +1,7 @@
 //! The way of events to the task that owns an engine.
 
+use std::fmt;
+
 use futures_channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
@@ -15,13 +17,22 @@ pub(super) struct Events(UnboundedSender<Message>);
 /// Receives what [`Events`] send.
 pub(super) type Inbox = UnboundedReceiver<Message>;
 
+/// A change of the settings.
+pub(super) struct Change(pub(super) Box<dyn FnOnce(&mut Config) + Send>);
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Change")
+    }
+}
+
 /// What a runner receives.
 #[derive(Debug)]
 pub(super) enum Message {
     /// For the engine.
     Event(Event),
-    /// New settings for the engine.
-    Reconfigure(Box<Config>),
+    /// Other settings for the engine.
+    Reconfigure(Change),
     /// This call of the application panicked.
     Panicked(&'static str),
     /// The status is followed, or was looked at.

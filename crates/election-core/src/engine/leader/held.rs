@@ -15,6 +15,7 @@ use crate::{
         znode::Known,
     },
     record::{Cause, HistoryEntry, Phases, Record, Status, VERSION, limits},
+    text::shown,
 };
 
 /// Whether its session is active, and the decision and the leader znode were read since the last pause.
@@ -138,19 +139,29 @@ impl OwnLeadership {
         }
     }
 
-    /// Writes the own record again if it was changed from outside: the elector can't decide anything while the record
-    /// can't be read.
+    /// Writes the own record again if it was changed from outside, since the elector can't decide anything while the record
+    /// can't be read, or if this member has another address.
     fn repair_leader_znode(&mut self, core: &mut Core) {
         let Some(held) = self.held().filter(|held| held.stage != HeldStage::Announcing) else { return };
         if core.ops.leader_has(LeaderOp::Repair) {
             return;
         }
-        let Some(version) = self.is_spoiled_in(core, &held.znode, &held.claim) else { return };
+        let spoiled = self.is_spoiled_in(core, &held.znode, &held.claim);
+        let Some(version) = spoiled.or_else(|| self.has_former_address(core, &held.znode)) else { return };
         let status = if held.ready_ms.is_some() { Status::Ready } else { Status::Progress };
         if let Some(data) = self.leader_record(core, &held.claim, status, held.ready_ms) {
             let request = ZnodeWrite::set(core.leader_znode_path(self.slot), data, version);
             core.perform(request, Pending::Leader(LeaderOp::Repair));
         }
+    }
+
+    /// Whether the own leader znode has another address than this member, and in which version.
+    fn has_former_address(&self, core: &Core, znode: &HeldZnode) -> Option<i32> {
+        let Known::Present(current, meta) = self.own_leader_znode(core) else { return None };
+        // As it is read.
+        let address = core.config.member.address.as_deref().map(shown);
+        let is_former = core.announces() && current.endpoint.as_deref() != address.as_deref();
+        (is_former && meta.czxid == znode.czxid).then_some(meta.version)
     }
 
     /// Whether the own leader znode has another content than it should, and in which version. The cause is a mistake

@@ -280,8 +280,10 @@ impl<H: Handler> Runner<H> {
         match message {
             Message::Looked => self.watches.look(),
             Message::Event(event) => self.handle(event),
-            Message::Reconfigure(config) => {
-                self.engine.reconfigure(now(), *config);
+            Message::Reconfigure(change) => {
+                let mut config = self.engine.config().clone();
+                (change.0)(&mut config);
+                self.engine.reconfigure(now(), config);
                 self.carry_out_all();
             }
             Message::Panicked(call) => {

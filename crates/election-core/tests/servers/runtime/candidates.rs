@@ -6,12 +6,12 @@ use std::{
 };
 
 use election_core::{
-    Candidate, ElectionConfig, Latch, Leadership,
+    Candidate, ElectionConfig, Latch, Leaders, Leadership,
     config::{OnPause, Policy, Profile, QueueFormat, Recipe},
     errors::{CampaignError, Ended, RunError},
     handler::{Failure, StopReason},
     internals::record::{Cause, MemberFailure as Failed},
-    status::{Health, Role},
+    status::{Health, Leader, Role},
 };
 use tokio::time::timeout;
 use zk_session::DriverKind;
@@ -200,6 +200,34 @@ async fn a_latch_tells_whether_its_member_leads() {
     assert!(!one.is_leader());
     assert!(timeout(SOON, two.leading()).await.expect("it follows").unwrap() > token);
     assert!(one.leading().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_proclaims_another_address() {
+    for name in ["queue", "single", "elector"] {
+        let world = World::start(DriverKind::Native).await;
+        let session = world.session(None).await;
+        let recipe = match name {
+            "queue" => Recipe::Queue(QueueFormat::Native),
+            "single" => Recipe::Single,
+            _ => Recipe::Elector(world.strategy()),
+        };
+        let config = config(&world, "one", recipe);
+        let mut leaders = Leaders::follow(&session, config.paths().clone());
+        let latch = Latch::join(&session, config);
+        let token = timeout(SOON, latch.leading()).await.expect("it leads").unwrap();
+        latch.election().proclaim(|member| member.address = Some("10.0.0.7:8080".to_owned()));
+        let proclaimed = async {
+            let is_there = |leader: &Leader| leader.endpoint.as_deref() == Some("10.0.0.7:8080");
+            while !leaders.last(0).is_some_and(is_there) {
+                leaders.next().await.expect("it goes on").expect("it reads");
+            }
+        };
+        timeout(SOON, proclaimed).await.unwrap_or_else(|_| panic!("{name}: it is published"));
+        assert_eq!(leaders.last(0).map(|leader| leader.fencing_token), Some(token));
+        assert_eq!(latch.fencing_token(), Some(token));
+        latch.close().await;
+    }
 }
 
 /// Nobody uses such values, but a mistake in a unit makes them.
