@@ -212,14 +212,22 @@ async fn the_plan_for_a_site_is_evaluated_practised_and_reported() {
         .set("plan.east-is-lost.objectives.rto", "60s")
         .set("plan.east-is-lost.job.app.rto", "30s")
         .set("plan.east-is-lost.check_every", "1s")
-        .set("plan.east-is-lost.stay", "1s");
+        .set("plan.east-is-lost.stay", "1s")
+        .set("plan.wrong.site", "east")
+        .set("plan.wrong.jobs", vec![JOB, "nowhere"])
+        .set("plan.short.site", "east")
+        .set("plan.short.limit", "3s");
     let mut cluster = in_the_east(ensemble().await, setup, "east-1").await;
     let check = cluster.operator().json(&["drill", "check", "--plan", PLAN]).await;
     assert_eq!(check["passed"], true, "{check:#}");
-    let gauge = |name: &str, value: &str| {
-        format!("{name}{{member=\"east-1\",site=\"east\",plan=\"{PLAN}\"}} {value}")
+    let of = |plan: &str, name: &str, value: &str| {
+        format!("{name}{{member=\"east-1\",site=\"east\",plan=\"{plan}\"}} {value}")
     };
+    let gauge = |name: &str, value: &str| of(PLAN, name, value);
     evaluated(&mut cluster, &gauge("dr_plan_check_passed", "1")).await;
+    evaluated(&mut cluster, &of("wrong", "dr_plan_check_passed", "0")).await;
+    let (_, status) = cluster.worker("east-1").get("/status").await.unwrap();
+    assert!(status.contains("unknown job nowhere"), "{status}");
 
     let report = cluster.operator().json(&["drill", "--plan", PLAN, "--yes"]).await;
     assert_eq!(report["outcome"], "passed", "{report:#}");
@@ -246,6 +254,20 @@ async fn the_plan_for_a_site_is_evaluated_practised_and_reported() {
         .with_code(75)
         .complains_of(&["app", "drained"]);
     evaluated(&mut cluster, &gauge("dr_plan_check_passed", "0")).await;
+    cluster.operator().done(&["drain", "west", "--job", "app", "--off"]).await;
+    evaluated(&mut cluster, &gauge("dr_plan_check_passed", "1")).await;
+
+    // One that is not done in time has failed, and goes on.
+    fs::remove_file(gate.path()).unwrap();
+    let slow = cluster.operator().run(&["--output", "json", "drill", "--plan", "short", "--yes"]).await;
+    let report = slow.with_code(1).json();
+    assert_eq!((&report["outcome"], &report["jobs"][2]["took_ms"]), (&json!("failed"), &Value::Null));
+    assert!(report["took_ms"].as_u64().unwrap() > 0, "{report:#}");
+    assert_eq!(cluster.operator().json(&["drill", "show", "last", "--plan", "short"]).await, report);
+    fs::write(gate.path(), "").unwrap();
+    led(&mut cluster, "west").await;
+    // Another member evaluates it now.
+    evaluated(&mut cluster, &gauge("dr_plan_check_passed", "NaN")).await;
     cluster.end().await;
 }
 

@@ -28,18 +28,19 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Follows the evacuation that has just begun, or was changed, and prints each step. Each move has its own end, so by default
 /// it waits as long as all of them may take one after another.
 pub(super) async fn follow(of: &Election<'_>, timeout: Option<Duration>, how: Output) -> Result<(), Error> {
-    let Some(begun) = store::read(&of.operator.session, &of.paths).await? else { return Ok(()) };
-    report(until_ended(of, &begun, timeout).await?, how)
+    let Some(mut plan) = store::read(&of.operator.session, &of.paths).await? else { return Ok(()) };
+    until_ended(of, &mut plan, timeout).await?;
+    report(plan, how)
 }
 
-/// Waits until it is not under way, and prints each step.
+/// Waits until it is not under way, and prints each step. `plan` becomes what was read last, also if that is not its end.
 pub(super) async fn until_ended(
     of: &Election<'_>,
-    begun: &Evacuation,
+    plan: &mut Evacuation,
     timeout: Option<Duration>,
-) -> Result<Evacuation, Error> {
+) -> Result<(), Error> {
     let (session, path) = (&of.operator.session, of.paths.evacuation());
-    let longest = || begun.steps.iter().map(|step| longest_move(of.operator, &step.job)).sum::<Duration>();
+    let longest = || plan.steps.iter().map(|step| longest_move(of.operator, &step.job)).sum::<Duration>();
     let until = BootTime::now() + timeout.unwrap_or_else(longest);
     let mut watch = session.watch_data(path.clone());
     let mut printed = BTreeMap::new();
@@ -56,18 +57,16 @@ pub(super) async fn until_ended(
                 continue;
             }
             () = sleep_until(until) => {
-                let again = Typed::verb("evacuate").arg(&begun.site).arg("--undo");
+                let again = Typed::verb("evacuate").arg(&plan.site).arg("--undo");
                 return Err(Error::NotNow(format!("it is not done yet, and goes on; `{again}` turns it back")));
             }
         };
-        let plan = seen.value.map(|node| Evacuation::decode(&path, &node.data)).transpose();
-        let plan = plan.map_err(AdminError::from)?.filter(|plan| plan.at_ms == begun.at_ms);
-        let Some(plan) = plan else {
-            return Err(Error::Failed("another evacuation has replaced it".to_owned()));
-        };
-        show(&plan, &mut printed);
+        let read = seen.value.map(|node| Evacuation::decode(&path, &node.data)).transpose();
+        let read = read.map_err(AdminError::from)?.filter(|read| read.at_ms == plan.at_ms);
+        *plan = read.ok_or_else(|| Error::Failed("another evacuation has replaced it".to_owned()))?;
+        show(plan, &mut printed);
         if plan.phase() != EvacuationPhase::Running {
-            return Ok(plan);
+            return Ok(());
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::{
         },
         evacuation::{
             course::EvacuationPhase,
-            practice::{Examined, examine},
+            practice::{EvaluatedPlan, examine, result},
             store,
         },
         operation::Author,
@@ -66,7 +66,7 @@ struct JobDrills {
     at: usize,
     paths: Paths,
     session: Session,
-    /// The last result of each plan.
+    /// The last result of each plan of a drill.
     passed: BTreeMap<String, bool>,
 }
 
@@ -83,11 +83,7 @@ impl JobDrills {
                         while status.changed().await.is_some() && status.now().leads_now() {}
                     } => {}
                 }
-                let config = worker.config();
-                worker.retain_plans(|name| {
-                    let plan = config.plans.get(name);
-                    plan.is_some_and(|plan| evaluator(plan, &config) != Some(job.slot.name()))
-                });
+                self.forget(job);
             } else if status.changed().await.is_none() {
                 return;
             }
@@ -138,7 +134,7 @@ impl JobDrills {
         let plans: Vec<_> = drills.chain(sites).filter(|(_, every, _)| !every.is_zero()).collect();
         // A plan that was added is evaluated now.
         due.retain(|name, _| plans.iter().any(|(known, ..)| *known == name));
-        self.worker.retain_plans(|name| config.plans.contains_key(name));
+        self.forget(job);
         for (name, every, plan) in plans {
             if due.get(name).is_some_and(|at| *at > Instant::now()) {
                 continue;
@@ -157,6 +153,31 @@ impl JobDrills {
         due.values().copied().min().unwrap_or(latest).min(latest)
     }
 
+    /// Forgets the plans that are not evaluated here any more.
+    fn forget(&mut self, job: &Job) {
+        let (config, name) = (self.worker.config(), job.slot.name());
+        self.passed.retain(|plan, _| {
+            let known = config.drill.plans.get(plan);
+            let is_kept = known.is_some_and(|known| known.job == name && !known.check_every.is_zero());
+            if !is_kept {
+                measure_drill((name, plan), None);
+            }
+            is_kept
+        });
+        let leads = |name: &str| {
+            let mut jobs = self.worker.jobs().iter();
+            jobs.any(|job| job.slot.name() == name && job.election.status().now().leads_now())
+        };
+        self.worker.retain_plans(|plan| {
+            let known = config.plans.get(plan).filter(|known| !known.check_every.is_zero());
+            let is_kept = known.and_then(|known| evaluator(known, &config)).is_some_and(leads);
+            if !is_kept {
+                measure_site(plan, None);
+            }
+            is_kept
+        });
+    }
+
     fn operator(&self) -> Result<Operator, Error> {
         let mut config = self.worker.config().what_if(&[])?;
         config.others = self.worker.others().all_led();
@@ -172,23 +193,15 @@ impl JobDrills {
             return Ok(());
         }
         let author = Author { by: self.worker.node().id.as_str(), reason: None };
-        let Examined { evaluated, .. } = examine(&operator, (name, plan), &paths, author).await?;
-        let label = || [("plan", name.to_owned())];
-        gauge!("dr_plan_check_passed", &label()).set(if evaluated.passed { 1.0 } else { 0.0 });
-        gauge!("dr_plan_check_timestamp_seconds", &label()).set(seconds(evaluated.at_ms));
-        if let Some(ended_ms) = evaluated.last_success_ms {
-            gauge!("dr_plan_last_success_timestamp_seconds", &label()).set(seconds(ended_ms));
-        }
-        if self.passed.insert(name.to_owned(), evaluated.passed) != Some(evaluated.passed) {
-            let why = why_not(&evaluated.checks);
-            let result = if evaluated.passed {
-                "the plan may be practised now"
-            } else {
-                "the plan may not be practised now"
-            };
+        let evaluated = result(plan, examine(&operator, (name, plan), &paths, author).await)?;
+        measure_site(name, Some(&evaluated));
+        let (passed, why) = (evaluated.passed, why_not(&evaluated.checks));
+        let former = self.worker.evaluated(name, evaluated);
+        if former.is_none_or(|former| former.passed != passed) {
+            let result =
+                if passed { "the plan may be practised now" } else { "the plan may not be practised now" };
             tracing::info!(site = plan.site, plan = name, why, "{result}");
         }
-        self.worker.evaluated(name, evaluated);
         Ok(())
     }
 
@@ -200,12 +213,7 @@ impl JobDrills {
         }
         let checks = check(&state, plan);
         let passed = checks.iter().all(|check| check.passed);
-        let labels = [("job", plan.job.clone()), ("plan", name.to_owned())];
-        gauge!("dr_drill_check_passed", &labels).set(if passed { 1.0 } else { 0.0 });
-        gauge!("dr_drill_check_timestamp_seconds", &labels).set(seconds(unix_ms()));
-        if passed {
-            gauge!("dr_drill_check_last_passed_timestamp_seconds", &labels).set(seconds(unix_ms()));
-        }
+        measure_drill((&plan.job, name), Some((passed, unix_ms())));
         if self.passed.insert(name.to_owned(), passed) != Some(passed) {
             let why = why_not(&checks);
             let result = if passed { "the drill may run now" } else { "the drill may not run now" };
@@ -227,6 +235,31 @@ fn evaluator<'a>(plan: &SitePlan, config: &'a Config) -> Option<&'a str> {
     jobs.filter(|job| plan.jobs.is_empty() || plan.jobs.iter().any(|named| named == job)).min()
 }
 
+/// The metrics of a plan of a site; of one that is not evaluated here any more NaN, as a gauge can't be removed.
+fn measure_site(plan: &str, evaluated: Option<&EvaluatedPlan>) {
+    let label = [("plan", plan.to_owned())];
+    let passed = evaluated.map(|evaluated| f64::from(evaluated.passed));
+    gauge!("dr_plan_check_passed", &label).set(passed.unwrap_or(f64::NAN));
+    let at = evaluated.map(|evaluated| seconds(evaluated.at_ms));
+    gauge!("dr_plan_check_timestamp_seconds", &label).set(at.unwrap_or(f64::NAN));
+    let proved = evaluated.map_or(Some(f64::NAN), |evaluated| evaluated.last_success_ms.map(seconds));
+    if let Some(proved) = proved {
+        gauge!("dr_plan_last_success_timestamp_seconds", &label).set(proved);
+    }
+}
+
+/// The same of a plan of a drill: whether it has passed, and when.
+fn measure_drill((job, plan): (&str, &str), evaluated: Option<(bool, u64)>) {
+    let labels = [("job", job.to_owned()), ("plan", plan.to_owned())];
+    let passed = evaluated.map(|(passed, _)| f64::from(passed));
+    gauge!("dr_drill_check_passed", &labels).set(passed.unwrap_or(f64::NAN));
+    let at = evaluated.map_or(f64::NAN, |(_, at_ms)| seconds(at_ms));
+    gauge!("dr_drill_check_timestamp_seconds", &labels).set(at);
+    if evaluated.is_none_or(|(passed, _)| passed) {
+        gauge!("dr_drill_check_last_passed_timestamp_seconds", &labels).set(at);
+    }
+}
+
 fn why_not(checks: &[DrillCheck]) -> String {
     let failed = checks.iter().filter(|check| !check.passed).map(|check| check.sentence.as_str());
     failed.collect::<Vec<_>>().join("; ")
@@ -236,4 +269,38 @@ fn why_not(checks: &[DrillCheck]) -> String {
 #[allow(clippy::cast_precision_loss)] // far below 2^53
 fn seconds(unix_ms: u64) -> f64 {
     unix_ms as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_that_is_not_evaluated_any_more_has_no_value() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let values = || {
+            let text = recorder.handle().render();
+            let series = text.lines().filter(|line| line.contains('{'));
+            let values = series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+            values.collect::<Vec<_>>()
+        };
+        let evaluated = EvaluatedPlan {
+            site: "east".to_owned(),
+            at_ms: 1_000,
+            passed: true,
+            checks: Vec::new(),
+            last_success_ms: Some(1_000),
+        };
+        metrics::with_local_recorder(&recorder, || {
+            measure_site("east-is-lost", Some(&evaluated));
+            measure_drill(("orders", "weekly"), Some((true, 1_000)));
+            assert_eq!(values(), [1.0; 6]);
+            measure_site("east-is-lost", None);
+            measure_drill(("orders", "weekly"), None);
+            let values = values();
+            assert!(values.len() == 6 && values.iter().all(|value| value.is_nan()), "{values:?}");
+        });
+    }
 }

@@ -223,6 +223,24 @@ fn a_drill_that_needs_an_approval_begins_once_the_name_of_its_job_is_typed() {
     until("east-1 leads", || leads(&east));
 }
 
+/// What has changed while the operator was asked is examined again.
+#[test]
+fn a_drill_of_a_site_is_refused_if_its_site_was_emptied_during_the_question() {
+    let (stage, _east, west) = two_sites("/approved-late");
+    let plan = "plan.signed={ site = \"east\", approval = true }";
+    let mut command = stage.command(&[plan]);
+    let mut asked = OnTerminal::start(command.args(["drill", "--plan", "signed"]), 200, 30);
+    asked.until_shown("needs an approval. Type east to approve it: ");
+    stage.operator(&["evacuate", "east", "--wait"]).assert(0, &[]);
+    until("west-1 leads", || leads(&west));
+    asked.keys.write_all(b"east\n").expect("the terminal reads");
+    asked.assert_ends(75);
+    asked.until_shown("no job would move out of this site");
+    let kept = |plan: &str| stage.operator(&["drill", "show", "last", "--plan", plan]);
+    kept("signed").assert(1, &["plan signed: no drill yet"]);
+    kept("../../evacuation").assert(64, &["is not the name of a plan"]);
+}
+
 #[test]
 fn an_emergency_leadership_asks_for_the_whole_sentence() {
     let dir = tempfile::tempdir().expect("a directory");

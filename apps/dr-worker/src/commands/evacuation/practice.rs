@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use election_core::{
     Paths,
     config::{MemberId, SiteId},
+    internals::text::shown,
     strategy::in_words,
 };
 use schemars::JsonSchema;
@@ -85,6 +86,25 @@ pub(crate) async fn examine(
             .and_then(|last| last.ended_ms),
     };
     Ok(Examined { prepared, lags, evaluated })
+}
+
+/// The result of a plan that was examined. One that names what is not there has failed; of one that could not be read nothing is
+/// known.
+///
+/// # Errors
+/// If ZooKeeper did not answer.
+pub(crate) fn result(plan: &SitePlan, found: Result<Examined, Error>) -> Result<EvaluatedPlan, Error> {
+    match found {
+        Ok(examined) => Ok(examined.evaluated),
+        Err(Error::Usage(sentence) | Error::Failed(sentence)) => Ok(EvaluatedPlan {
+            site: plan.site.clone(),
+            at_ms: unix_ms(),
+            passed: false,
+            checks: vec![DrillCheck { name: "plan".to_owned(), passed: false, sentence }],
+            last_success_ms: None,
+        }),
+        Err(error) => Err(error),
+    }
 }
 
 /// The checks of a plan: its calendar, and each of its jobs. It may be practised if all have passed. Pure.
@@ -176,19 +196,32 @@ pub(crate) async fn keep(
     paths: &Paths,
     report: &SiteDrillReport,
 ) -> Result<(), Error> {
-    runs::put(session, &paths.drill_run(&report.plan), report).await
+    runs::put(session, &report_path(paths, &report.plan)?, report).await
+}
+
+/// Where the report of a plan is.
+fn report_path(paths: &Paths, plan: &str) -> Result<String, Error> {
+    if matches!(plan, "" | "." | "..") || plan.contains(|c: char| c == '/' || c.is_control()) {
+        let plan = shown(plan);
+        return Err(Error::Usage(format!(
+            "{plan:?} is not the name of a plan: it would become part of a path"
+        )));
+    }
+    Ok(paths.drill_run(plan))
 }
 
 /// The last report of a plan.
 ///
 /// # Errors
-/// If ZooKeeper does not answer, or another program has written it.
+/// If ZooKeeper does not answer, another program has written it, or no plan can have this name.
 pub(crate) async fn kept(
     session: &Incarnation,
     paths: &Paths,
     plan: &str,
 ) -> Result<Option<SiteDrillReport>, Error> {
-    let Some(node) = session.get(&paths.drill_run(plan)).await? else { return Ok(None) };
+    let path = report_path(paths, plan)?;
+    session.barrier().await?;
+    let Some(node) = session.get(&path).await? else { return Ok(None) };
     let report: SiteDrillReport = serde_json::from_slice(&node.data)
         .map_err(|error| Error::Failed(format!("the report of plan {plan}: {}", runs::quoted(&error))))?;
     runs::check_format(&format!("plan {plan}"), report.v).map_err(Error::Failed)?;
@@ -207,6 +240,27 @@ mod tests {
         config::{Dates, Objectives},
         znodes::{EvacuationLeader, EvacuationStep},
     };
+
+    #[test]
+    fn a_plan_that_names_what_is_not_there_has_failed() {
+        let found = |error: Error| result(&plan(), Err(error));
+        let why = "unknown job shop; jobs: db";
+        let evaluated = found(Error::Usage(why.to_owned())).unwrap();
+        assert!(!evaluated.passed);
+        let checks: Vec<_> =
+            evaluated.checks.iter().map(|check| (check.passed, check.sentence.as_str())).collect();
+        assert_eq!(checks, [(false, why)]);
+        assert!(found(Error::Unreachable(String::new())).is_err(), "nothing is known of it");
+    }
+
+    #[test]
+    fn no_other_znode_is_taken_for_a_report() {
+        let paths = Paths::new("/dr", "plans").unwrap();
+        assert_eq!(report_path(&paths, "east is lost").unwrap(), "/dr/plans/drill/runs/east is lost");
+        for name in ["", ".", "..", "a/b", "../../evacuation", "a\u{0}"] {
+            assert!(report_path(&paths, name).is_err(), "{name:?}");
+        }
+    }
 
     fn leader(member: &str, site: &str) -> Option<EvacuationLeader> {
         Some(EvacuationLeader { member: member.parse().unwrap(), site: site.parse().unwrap() })

@@ -102,10 +102,14 @@ pub(crate) struct JobEvidence {
 pub(crate) struct SiteDrill<'a> {
     pub(crate) name: &'a str,
     pub(crate) plan: &'a SitePlan,
-    /// The evacuation when it had ended.
+    /// The evacuation as it was read last.
     pub(crate) away: &'a Evacuation,
-    /// The same when the move back had ended, if there was one.
+    /// The same of the move back, if there was one.
     pub(crate) back: Option<&'a Evacuation>,
+    /// Why it is over although they may go on.
+    pub(crate) cut_short: Option<String>,
+    /// When it was over.
+    pub(crate) unix_ms: u64,
     /// The jobs that each one comes after by its configuration: it does not run while one of them moves.
     pub(crate) stops_with: &'a Follows,
     pub(crate) evidence: &'a BTreeMap<String, JobEvidence>,
@@ -117,12 +121,12 @@ pub(crate) fn assemble(
     checks: Vec<DrillCheck>,
     left_out: Vec<JobNote>,
 ) -> SiteDrillReport {
-    let SiteDrill { name, plan, away, back, .. } = *drill;
+    let SiteDrill { name, plan, away, back, unix_ms, .. } = *drill;
     let jobs = jobs(drill);
-    let took_ms = ms(away.took(away.at_ms));
+    let took_ms = ms(away.took(unix_ms));
     let lost_ms = away.steps.iter().filter_map(|step| drill.lost(step)).max();
     let objectives = objectives(&plan.objectives, Some(took_ms), lost_ms);
-    let wrong = wrong(away, back, &objectives, &jobs);
+    let wrong = wrong(drill, &objectives, &jobs);
     let moved = away.steps.iter().filter(|step| step.has_moved()).count();
     let took = in_words(Duration::from_millis(took_ms));
     let (outcome, sentence) = match wrong.is_empty() {
@@ -143,7 +147,7 @@ pub(crate) fn assemble(
         predicted_ms: drill.predicted(|step| &step.after).into_values().max().flatten(),
         longest_chain: longest_chain(away),
         longest_outage_ms: jobs.iter().filter_map(JobInDrill::longest_outage).max(),
-        back_ms: back.map(|back| ms(back.took(back.at_ms))),
+        back_ms: back.map(|back| ms(back.took(unix_ms))),
         objectives,
         jobs,
         left_out,
@@ -270,23 +274,19 @@ fn without_leader(entry: &HistoryEntry) -> Option<u64> {
 }
 
 /// What failed, or was missed.
-fn wrong(
-    away: &Evacuation,
-    back: Option<&Evacuation>,
-    objectives: &[Objective],
-    jobs: &[JobInDrill],
-) -> Vec<String> {
+fn wrong(drill: &SiteDrill<'_>, objectives: &[Objective], jobs: &[JobInDrill]) -> Vec<String> {
+    let SiteDrill { away, back, cut_short, .. } = drill;
     let undone =
         |step: &&EvacuationStep| !matches!(step.state, EvacuationState::Done | EvacuationState::Skipped);
     let failed = away.steps.iter().filter(undone).map(|step| format!("{}: {}", step.job, step.progress()));
-    let returned = back.into_iter().flat_map(|back| &back.steps).filter(undone);
+    let returned = back.iter().flat_map(|back| &back.steps).filter(undone);
     let stayed = returned.map(|step| format!("{} did not move back: {}", step.job, step.progress()));
     let all = jobs.iter().flat_map(|job| job.objectives.iter().map(|own| (job.job.as_str(), own)));
     let missed = objectives.iter().map(|objective| ("the whole", objective)).chain(all);
     let missed = missed.filter(|(_, objective)| !objective.passed);
     let missed =
         missed.map(|(of, objective)| format!("{} of {of} missed: {}", objective.name, objective.sentence));
-    failed.chain(stayed).chain(missed).collect()
+    failed.chain(stayed).chain(cut_short.clone()).chain(missed).collect()
 }
 
 /// Back from the step that ended last, each time to the last one that it waited for.

@@ -95,6 +95,8 @@ pub(crate) fn sample() -> SiteDrillReport {
         plan: &plan,
         away: &away,
         back: Some(&back),
+        cut_short: None,
+        unix_ms: 0,
         stops_with: &[("app".to_owned(), set(&["db"]))].into(),
         evidence: &evidence,
     };
@@ -138,6 +140,21 @@ fn a_report_has_the_chain_the_predictions_and_what_was_missed() {
     assert_eq!(kept, report);
 }
 
+/// Of a drill that is over 900 s after it began.
+fn report_of(away: &Evacuation, cut_short: Option<&str>) -> SiteDrillReport {
+    let drill = SiteDrill {
+        name: "lost",
+        plan: &SitePlan { site: "east".to_owned(), ..SitePlan::default() },
+        away,
+        back: None,
+        cut_short: cut_short.map(str::to_owned),
+        unix_ms: BEGAN + 900_000,
+        stops_with: &Follows::new(),
+        evidence: &BTreeMap::new(),
+    };
+    assemble(&drill, Vec::new(), Vec::new())
+}
+
 #[test]
 fn what_failed_and_what_did_not_return_are_named() {
     let mut away = Evacuation::new("east".parse().unwrap(), "ann", BEGAN);
@@ -148,13 +165,22 @@ fn what_failed_and_what_did_not_return_are_named() {
         ..step("db", &[], 0, 500)
     };
     away.steps = vec![failed, EvacuationStep::new("app", set(&["db"]))];
-    let plan = SitePlan { site: "east".to_owned(), ..SitePlan::default() };
-    let (evidence, stops_with) = (BTreeMap::new(), Follows::new());
-    let (name, back) = ("lost", None);
-    let drill =
-        SiteDrill { name, plan: &plan, away: &away, back, stops_with: &stops_with, evidence: &evidence };
-    let report = assemble(&drill, Vec::new(), Vec::new());
+    let report = report_of(&away, None);
     assert_eq!(report.sentence, "db: failed: west-1 was lost; app: waiting for db");
     assert_eq!((report.outcome, report.longest_outage_ms), (DrillOutcome::Failed, None));
     assert_eq!(report.predicted_ms, None, "nothing is known of the last move");
+}
+
+#[test]
+fn what_goes_on_after_the_limit_has_failed_and_took_all_of_it() {
+    let mut away = Evacuation::new("east".parse().unwrap(), "ann", BEGAN);
+    away.steps = vec![step("db", &[], 0, 500), EvacuationStep::new("app", set(&["db"]))];
+    let report = report_of(&away, Some("it is not done yet"));
+    assert_eq!(report.sentence, "app: waiting for db; it is not done yet");
+    assert_eq!((report.outcome, report.took_ms), (DrillOutcome::Failed, 900_000));
+
+    away.steps.truncate(1);
+    assert_eq!(report_of(&away, None).outcome, DrillOutcome::Passed);
+    let report = report_of(&away, Some("it is undone already"));
+    assert_eq!((report.outcome, report.took_ms), (DrillOutcome::Failed, 500), "it could not move back");
 }

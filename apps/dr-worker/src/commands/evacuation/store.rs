@@ -32,15 +32,15 @@ pub(crate) fn joined(present: Option<Evacuation>, plan: &Evacuation) -> Result<O
     }
 }
 
-/// Begins an evacuation, or joins the same one.
+/// Begins an evacuation, which gets a later time than the one before. Returns the same one that is under way instead, if one is.
 ///
 /// # Errors
 /// Why it was not begun.
 pub(crate) async fn begin(
     session: &Session,
     paths: &Paths,
-    mut plan: Evacuation,
-) -> Result<Evacuation, Error> {
+    plan: &mut Evacuation,
+) -> Result<Option<Evacuation>, Error> {
     let mut attempts = Attempts::over(session);
     loop {
         let observer = attempts.look().await?;
@@ -49,17 +49,17 @@ pub(crate) async fn begin(
         if let Some(present) = known.record().map_err(AdminError::from)? {
             // The reply was lost.
             if present.at_ms == plan.at_ms && present.by == plan.by && present.site == plan.site {
-                return Ok(present);
+                return Ok(None);
             }
             let least = present.at_ms.saturating_add(1);
-            if let Some(present) = joined(Some(present), &plan)? {
-                return Ok(present);
+            if let Some(present) = joined(Some(present), plan)? {
+                return Ok(Some(present));
             }
             plan.at_ms = plan.at_ms.max(least);
         }
         known.make_parents(observer.session()).await?;
-        if attempts.write([known.replace(&plan).map_err(AdminError::from)?]).await? {
-            return Ok(plan);
+        if attempts.write([known.replace(plan).map_err(AdminError::from)?]).await? {
+            return Ok(None);
         }
     }
 }

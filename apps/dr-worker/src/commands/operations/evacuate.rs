@@ -114,7 +114,9 @@ impl Operation for Evacuate {
         let jobs = shown.plan.steps.len();
         let what = format!("evacuate site {site}: {jobs} jobs{danger}");
         let work = async move {
-            shown.plan = store::begin(&of.operator.session, &of.paths, shown.plan).await?;
+            if let Some(present) = store::begin(&of.operator.session, &of.paths, &mut shown.plan).await? {
+                shown.plan = present;
+            }
             let shown = Evacuated { left_out: shown.left_out, ..Evacuated::from(shown.plan) };
             let text = shown.progress();
             let mut report = Report::new(shown, text);

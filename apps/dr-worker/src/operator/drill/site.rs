@@ -31,7 +31,7 @@ use crate::{
     config::SitePlan,
     error::{Error, ExitCode},
     typed::Typed,
-    wall::moment,
+    wall::{moment, unix_ms},
     znodes::{Evacuation, PLANS},
 };
 
@@ -48,10 +48,7 @@ pub(super) async fn practise(
     let of = Election::new(operator, PLANS, author)?;
     let examined = examine(operator, (name, plan), &of.paths, author).await?;
     let present = store::read(&operator.session, &of.paths).await?;
-    if store::joined(present, &examined.prepared.plan)?.is_some() {
-        let site = &plan.site;
-        return Err(Error::NotNow(format!("site {site} is being evacuated already; nothing was done")));
-    }
+    alone(store::joined(present, &examined.prepared.plan)?)?;
     refused(&examined.evaluated.checks)?;
     let jobs = examined.prepared.plan.steps.len();
     let what = format!("the drill {name} (evacuation of site {}, {jobs} jobs)", plan.site);
@@ -59,6 +56,9 @@ pub(super) async fn practise(
         true => consent.approve(&what, &plan.site)?,
         false => consent.ask(&format!("{what}: the jobs move"))?,
     }
+    // The operator may have taken a while to approve it.
+    let examined = examine(operator, (name, plan), &of.paths, author).await?;
+    refused(&examined.evaluated.checks)?;
     let report = carried_out(&of, (name, plan), examined).await?;
     print_report(&report, &ReportDocument::of_site(&report), None, how)?;
     match report.outcome {
@@ -70,23 +70,41 @@ pub(super) async fn practise(
     }
 }
 
-/// There, and back unless a move has failed.
+/// The same evacuation that is under way is another operator's.
+fn alone(under_way: Option<Evacuation>) -> Result<(), Error> {
+    let Some(Evacuation { site, by, .. }) = under_way else { return Ok(()) };
+    Err(Error::NotNow(format!("site {site} is being evacuated already, by {by}; nothing was done")))
+}
+
+/// There, and back unless a move has failed. Both become what was read of them last.
+async fn moved(
+    of: &Election<'_>,
+    plan: &SitePlan,
+    away: &mut Evacuation,
+    back: &mut Option<Evacuation>,
+) -> Result<(), Error> {
+    until_ended(of, away, Some(plan.limit)).await?;
+    if plan.back && away.phase() == EvacuationPhase::Done {
+        tokio::time::sleep(plan.stay).await;
+        let turned = store::change(&of.operator.session, &of.paths, away, Evacuation::turn_back).await?;
+        until_ended(of, back.insert(turned), Some(plan.limit)).await?;
+    }
+    Ok(())
+}
+
+/// Carries it out, and keeps the report, whatever its end is.
 async fn carried_out(
     of: &Election<'_>,
     (name, plan): (&str, &SitePlan),
     Examined { prepared, lags, evaluated }: Examined,
 ) -> Result<SiteDrillReport, Error> {
     let operator = of.operator;
-    let begun = store::begin(&operator.session, &of.paths, prepared.plan).await?;
+    let (mut away, mut back) = (prepared.plan, None);
+    alone(store::begin(&operator.session, &of.paths, &mut away).await?)?;
     let undo = Typed::verb("evacuate").arg(&plan.site).arg("--undo");
     output::print_progress(format_args!("workers carry it out; if this command ends, `{undo}` moves back"));
-    let away = until_ended(of, &begun, Some(plan.limit)).await?;
-    let mut back = None;
-    if plan.back && away.phase() == EvacuationPhase::Done {
-        tokio::time::sleep(plan.stay).await;
-        let turned = store::change(&operator.session, &of.paths, &away, Evacuation::turn_back).await?;
-        back = Some(until_ended(of, &turned, Some(plan.limit)).await?);
-    }
+    let cut_short = moved(of, plan, &mut away, &mut back).await.err().map(|error| error.to_string());
+    let over_ms = unix_ms();
     if let Some(way_on) = way_on(back.as_ref().unwrap_or(&away)) {
         output::print_warning(way_on);
     }
@@ -98,6 +116,8 @@ async fn carried_out(
         plan,
         away: &away,
         back: back.as_ref(),
+        cut_short,
+        unix_ms: over_ms,
         stops_with: &stops_with,
         evidence: &evidence,
     };

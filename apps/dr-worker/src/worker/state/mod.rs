@@ -179,9 +179,9 @@ impl Worker {
         self.plans.lock().clone()
     }
 
-    /// Sets what was found of the plan of a site.
-    pub(super) fn evaluated(&self, name: &str, plan: EvaluatedPlan) {
-        self.plans.lock().insert(name.to_owned(), plan);
+    /// Sets what was found of the plan of a site. Returns what was found before.
+    pub(super) fn evaluated(&self, name: &str, plan: EvaluatedPlan) -> Option<EvaluatedPlan> {
+        self.plans.lock().insert(name.to_owned(), plan)
     }
 
     /// Forgets the other plans of sites.
