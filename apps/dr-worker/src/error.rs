@@ -167,7 +167,6 @@ impl From<ConnectError> for Error {
             ConnectError::AuthFailed { .. } => "zookeeper.auth",
             ConnectError::Tls { .. } => "zookeeper.tls",
             ConnectError::TimeoutTooShort { .. } => "zookeeper.session_timeout",
-            ConnectError::DriverNotBuilt { .. } => "zookeeper.driver",
             ConnectError::InvalidSetting { .. } => "zookeeper",
             _ => {
                 let hint = "check zookeeper.connect and that the servers have a majority";

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use election_core::{ElectionConfig, Latch};
-use zk_session::Session;
+use election_core::{ElectionConfig, Latch, session::Session};
 
 pub(crate) async fn run(servers: &str, member: &str) -> Result<(), Box<dyn std::error::Error>> {
     let session = Session::builder(servers).connect().await?;

@@ -2,9 +2,8 @@
 //! as a load balancer's health check expects of a node that is not to get requests, and name the leader.
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
-use election_core::{ElectionConfig, Latch};
+use election_core::{ElectionConfig, Latch, session::Session};
 use tokio::net::TcpListener;
-use zk_session::Session;
 
 async fn work(State(latch): State<Latch>) -> (StatusCode, String) {
     match latch.fencing_token() {

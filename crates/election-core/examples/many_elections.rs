@@ -1,8 +1,7 @@
 //! A hundred elections on one session, as for the shards of a service: `many_elections SERVERS MEMBER`. Started on two
 //! hosts, the second one leads what the first one leaves.
 
-use election_core::{ElectionConfig, Latch};
-use zk_session::Session;
+use election_core::{ElectionConfig, Latch, session::Session};
 
 const SHARDS: usize = 100;
 

@@ -1,7 +1,6 @@
 //! Follows who leads, without taking part: `observer SERVERS [PATH]`.
 
-use election_core::{Leaders, Paths, status::LeaderChange};
-use zk_session::Session;
+use election_core::{Leaders, Paths, session::Session, status::LeaderChange};
 
 pub(crate) async fn run(
     servers: &str,

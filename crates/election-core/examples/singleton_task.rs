@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use election_core::{Candidate, ElectionConfig, Leadership};
-use zk_session::Session;
+use election_core::{Candidate, ElectionConfig, Leadership, session::Session};
 
 /// Ten steps; the store that a step writes to would refuse an older token.
 async fn steps(member: &str, leadership: &Leadership) -> Result<u32, std::io::Error> {

@@ -88,12 +88,6 @@ pub enum ConnectError {
     /// shorter session timeout than it had.
     #[error("the session to be resumed has expired")]
     Expired,
-    /// The driver asked for is not compiled in.
-    #[error("the driver {driver} is not compiled in: enable the feature of that name in zk-session")]
-    DriverNotBuilt {
-        /// The driver.
-        driver: DriverKind,
-    },
 }
 
 /// Why there is no session.

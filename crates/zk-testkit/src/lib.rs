@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod admin;
 mod builder;
@@ -32,6 +33,9 @@ pub use network::{Host, Network};
 pub use ports::PortReservation;
 pub use program::{copy_program, write_program};
 pub use proxy::{Loss, Lost, Op, PassedFrame, Proxy, Sender, Which};
+#[cfg(feature = "tls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+pub use rustls;
 pub use server::Server;
 pub use servers::{ServerKind, Servers};
 pub use skip::skip;

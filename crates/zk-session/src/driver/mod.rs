@@ -17,8 +17,6 @@ use std::sync::Arc;
 
 use crate::driver::close::CloseOutcome;
 use crate::driver_kind::DriverKind;
-#[cfg(not(feature = "zookeeper-async"))]
-use crate::error::ConnectError;
 
 mod answers;
 pub(crate) mod close;
@@ -57,8 +55,6 @@ pub(crate) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
         }
         #[cfg(feature = "zookeeper-async")]
         DriverKind::ZookeeperAsync => zookeeper_async::connect(spec).await,
-        #[cfg(not(feature = "zookeeper-async"))]
-        driver => Err(ConnectFailure::Final(ConnectError::DriverNotBuilt { driver })),
     }
 }
 

@@ -52,6 +52,10 @@ pub struct TestServerBuilder {
     pub read_only_mode: bool,
     /// How often containers without children and znodes past their time to live are removed. Default 60 s.
     pub container_check: Duration,
+    /// The servers take TLS connections alone, with this configuration. Not [in memory](Self::start_in_memory). Default: none.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub tls: Option<std::sync::Arc<rustls::ServerConfig>>,
     /// The seed of all random choices: the order of requests that are
     /// [reordered](crate::TestServerFaults::reorder_requests). Default: one that is drawn when the server
     /// starts, and printed when it matters. Session ids and passwords differ from one start to
@@ -90,6 +94,8 @@ impl Default for TestServerBuilder {
             super_user: None,
             read_only_mode: false,
             container_check: Duration::from_secs(60),
+            #[cfg(feature = "tls")]
+            tls: None,
             seed: None,
         }
     }

@@ -122,10 +122,18 @@ pub(super) struct PortChange {
     pub(super) done: oneshot::Sender<std::io::Result<()>>,
 }
 
+/// What is spoken below ZooKeeper's protocol: TCP, or TLS over it.
+#[derive(Clone, Debug)]
+pub(super) struct TlsSetting {
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+}
+
 /// Takes the connections to one server; dropping the future ends them.
 pub(super) async fn accept(
     shared: Arc<Shared>,
     server: usize,
+    tls: TlsSetting,
     mut listener: Listener,
     mut port_changes: mpsc::UnboundedReceiver<PortChange>,
 ) {
@@ -137,7 +145,7 @@ pub(super) async fn accept(
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    connections.spawn(serve(Arc::clone(&shared), server, stream, peer));
+                    connections.spawn(serve(Arc::clone(&shared), server, tls.clone(), stream, peer));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
             },
@@ -146,9 +154,17 @@ pub(super) async fn accept(
     }
 }
 
-async fn serve(shared: Arc<Shared>, server: usize, mut stream: TcpStream, peer: SocketAddr) {
+async fn serve(shared: Arc<Shared>, server: usize, tls: TlsSetting, mut stream: TcpStream, peer: SocketAddr) {
     // Without it small replies would wait for acknowledgements of earlier ones.
     let _ = stream.set_nodelay(true);
+    let TlsSetting {
+        #[cfg(feature = "tls")]
+        tls,
+    } = tls;
+    #[cfg(feature = "tls")]
+    if let Some(tls) = tls {
+        return serve_tls(&shared, server, tls, stream, peer).await;
+    }
     let (mut reading, mut writing) = stream.split();
     match exchange(&shared, server, peer, &mut reading, &mut writing).await {
         Ending::Orderly => {
@@ -157,6 +173,28 @@ async fn serve(shared: Arc<Shared>, server: usize, mut stream: TcpStream, peer: 
         Ending::Reset => {
             // With no time to linger, closing sends a reset.
             let _ = stream.set_zero_linger();
+        }
+    }
+}
+
+/// As [`serve`], over TLS.
+#[cfg(feature = "tls")]
+async fn serve_tls(
+    shared: &Shared,
+    server: usize,
+    tls: Arc<rustls::ServerConfig>,
+    stream: TcpStream,
+    peer: SocketAddr,
+) {
+    // An error: the client is refused, or has refused the server.
+    let Ok(stream) = tokio_rustls::TlsAcceptor::from(tls).accept(stream).await else { return };
+    let (mut reading, mut writing) = tokio::io::split(stream);
+    match exchange(shared, server, peer, &mut reading, &mut writing).await {
+        Ending::Orderly => {
+            let _ = writing.shutdown().await;
+        }
+        Ending::Reset => {
+            let _ = reading.unsplit(writing).get_ref().0.set_zero_linger();
         }
     }
 }
@@ -235,7 +273,7 @@ async fn write(
             }
             next = if pending.len() < WRITE && ending.is_none() { outputs.try_recv().ok() } else { None };
         }
-        if stream.write_all(&pending).await.is_err() {
+        if stream.write_all(&pending).await.is_err() || stream.flush().await.is_err() {
             return None;
         }
         unreported += pending.len();

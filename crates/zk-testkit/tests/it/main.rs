@@ -16,6 +16,8 @@ mod namespaces;
 mod proxy;
 mod restart;
 mod settings;
+#[cfg(feature = "tls")]
+mod tls;
 mod transcript;
 mod virtual_time;
 mod znodes;
