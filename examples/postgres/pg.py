@@ -1,5 +1,7 @@
 #!/usr/bin/python3 -IS
 """PostgreSQL as a job of dr-worker with standbys. README.md lists the verbs and the environment."""
+import _signal
+_signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # first: a stop during the other imports is no error
 import contextlib, json, os, pathlib, shutil, subprocess, sys, time
 
 HOME, BIN, LIB = pathlib.Path(os.environ["PG_HOME"]), pathlib.Path(os.environ["PG_BIN"]), pathlib.Path(__file__).resolve().parent
@@ -189,7 +191,9 @@ def before_stop():
     """The stop writes a checkpoint and sends all WAL. Both are short if most of it is done before, while clients write."""
     sql("CHECKPOINT", patience=3600)
     position, end = sql(POSITION)[0][2], int(os.environ["DR_DEADLINE_MS"]) / 1000 - 2
-    while (row := sql(RECEIVED, position=position)[0])[1] == "0" != row[0] and time.time() < end:
+    while (row := sql(RECEIVED, position=position)[0])[1] == "0" != row[0]:
+        if time.time() > end:
+            raise Failed("no standby that is attached has all WAL yet")
         time.sleep(0.05)
 
 def measure():

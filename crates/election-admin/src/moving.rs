@@ -91,7 +91,7 @@ pub async fn go_on_above(
         if next.term <= term {
             next.term = term.saturating_add(1);
             for slot in &mut next.slots {
-                slot.given.term = next.term;
+                (slot.given.term, slot.given.decided_in) = (next.term, None);
             }
         }
         if before.as_ref() == Some(&next) {

@@ -269,6 +269,8 @@ mod tests {
                             "same-site site-order incumbent priority oldest-ballot"
                         }
                         (Cause::Switchover | Cause::Resigned, ..) => "site-order priority oldest-ballot",
+                        // Nobody is chosen.
+                        (Cause::CalledOff, ..) => "site-order incumbent priority oldest-ballot",
                         (Cause::LeaderShutdown, ..) => {
                             "same-site site-order priority software youngest-ballot"
                         }

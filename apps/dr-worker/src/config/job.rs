@@ -7,6 +7,7 @@ use serde::Deserializer;
 use super::{
     drill_orders::{DrillConfig, JobDrill},
     fence::Fence,
+    hook::HookMode,
     key::Reach,
     output::OutputKeys,
     parse::{Parse, choice, made},
@@ -104,7 +105,9 @@ impl JobConfig {
             }
             section.again("policy", |section| PolicyConfig::refuse_what_takes_an_elector(section, recipe));
         }
-        let longer = self.spec.planned_stop_timeout().saturating_sub(self.spec.stop_timeout);
+        let asked = self.spec.hooks.before_stop.as_ref().filter(|hook| hook.mode == HookMode::Sync);
+        let longer = self.spec.planned_stop_timeout().saturating_sub(self.spec.stop_timeout)
+            + asked.map_or(Duration::ZERO, |hook| hook.timeout);
         self.policy =
             std::mem::take(&mut self.policy).for_job(&self.spec.name, self.load).releasing_within(longer);
         let timeout = self.policy.election.takeover_timeout;

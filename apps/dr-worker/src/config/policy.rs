@@ -88,7 +88,7 @@ table! {
         /// Timeout of a takeover, from the creation of the leader znode to ready. Then the member is excluded.
         takeover_timeout: Duration => value().within(SECOND..=DAY).any_recipe();
         /// How long the former leader may take to stop before this is reported. A job's planned_stop_timeout, as far as it
-        /// is longer than its stop_timeout, is added.
+        /// is longer than its stop_timeout, and the timeout of its before_stop are added.
         release_timeout: Duration => value().within(SECOND..=DAY);
         /// How long an elected member may take to begin. Then it is excluded.
         acquire_timeout: Duration => value().within(SECOND..=DAY);

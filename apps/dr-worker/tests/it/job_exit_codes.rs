@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{
     Outcome, Running,
-    stage::{Stage, leads},
+    stage::{Stage, leads, successors},
     until,
 };
 use serde_json::{Value, json};
@@ -41,6 +41,7 @@ fn a_job_that_says_so_stays_down_and_its_member_leads_on() {
     let is_shown = |line: &str| line.starts_with("dr_process_state") && line.contains("state=\"exited\"");
     assert!(metrics.lines().any(|line| is_shown(line) && line.ends_with(" 1")), "{metrics}");
     // Another leader starts it.
+    until("it is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
     assert_eq!(process(&worker)["state"], "stopped");
     assert_eq!(fs::read_to_string(ran).expect("it ran"), "x\n", "once");

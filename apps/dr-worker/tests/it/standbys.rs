@@ -131,8 +131,6 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
     // It has nothing new to follow, and may be promoted again.
     upgraded("east-1", "east");
     until("/standby", || east.code("/standby") == 200);
-    let followed = stage.written("east-1").iter().filter(|line| *line == "follow west-1 west 2").count();
-    assert_eq!(followed, 1);
 
     // What was promoted ends with its worker.
     west.signal(Signal::SIGKILL);
@@ -140,6 +138,8 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
     until("its end", || !is_alive(standby));
     until("the first leads again", || leads(&east));
     assert!(is_alive(former), "the same process again");
+    let followed = stage.written("east-1").iter().filter(|line| *line == "follow west-1 west 2").count();
+    assert_eq!(followed, 1, "once, also through the upgrade");
     kill(former, Signal::SIGKILL).expect("it lives");
     until("it is restarted as the leader", || {
         stage.last_pid("east-1", "leader").is_some_and(|pid| pid != former && is_alive(pid))
@@ -184,6 +184,9 @@ fn promote_by_restart_never_has_two_programs_and_a_required_standby_decides_who_
     Outcome::of(stage.standby_command("west-1", "west", &settings).arg("upgrade")).assert(0, &[]);
     until("it is started again", || stage.last_pid("west-1", "standby") != standby);
     assert!(!is_alive(standby.expect("it ran")));
+    let outcome = || stage.json(&["list"])["requests"][0]["outcome"].clone();
+    until("the restart is answered", || outcome()["state"] == "failed");
+    assert!(outcome()["reason"].as_str().is_some_and(|why| why.contains("upgraded")), "{}", outcome());
     fs::write(stage.dir.path().join("ready"), "").expect("a file");
     until("it is ready", || west.code("/standby") == 200);
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
@@ -314,6 +317,24 @@ fn hangs(change: &str) -> String {
     let script = format!("echo {change} $$ >> $JOURNALS/$DR_MEMBER; exec sleep 600");
     let command = serde_json::json!(["/bin/sh", "-c", script]);
     format!("job.orders.standby.{change}={{ kind = \"exec\", command = {command}, timeout = \"10m\" }}")
+}
+
+#[test]
+fn a_follow_that_hangs_is_ended_by_a_restart_of_the_standby() {
+    let stage = Stage::new("/standbys-hung-follow");
+    let east = [stage.standby_worker("east-1", "east", &[]), stage.standby_worker("east-2", "east", &[])];
+    until("one leads", || east.iter().any(leads));
+    let west = stage.standby_worker("west-1", "west", &[&hangs("follow")]);
+    until("the standby is ready", || standby_of(&west)["state"] == "running");
+    let to = if leads(&east[0]) { "east-2" } else { "east-1" };
+    stage.operator(&["switchover", "--to", to, "--wait"]).assert(0, &[]);
+    until("the command hangs", || stage.last_pid("west-1", "follow").is_some());
+    let (standby, command) = (stage.standby_pid("west-1"), stage.last_pid("west-1", "follow"));
+
+    stage.operator(&["restart", "--standby", "west-1", "--wait"]).assert(0, &[]);
+    assert!(!is_alive(standby) && !command.is_some_and(is_alive));
+    assert!(is_alive(stage.standby_pid("west-1")));
+    assert_eq!(stage.last_pid("west-1", "follow"), command, "it was started with the new leader");
 }
 
 /// Promote or follow hangs on west-1; then its worker is killed, or the guard of the standby.

@@ -248,8 +248,9 @@ impl Election {
         self.change(move |config| *config = new);
     }
 
-    /// Changes what this member says of itself, while it leads too: addresses, attributes, priority. A change of anything else has
-    /// no effect. As [`reconfigure`](Self::reconfigure), from the present settings.
+    /// Changes the addresses, the attributes, the priority, the policy fingerprint or the overlay that this member publishes. It
+    /// keeps leading. `change` gets what it publishes now; changes of the rest have no effect. It runs in the task of the election,
+    /// which it must not delay. Returns at once.
     ///
     /// ```
     /// # fn moved(election: &election_core::Election) {

@@ -52,12 +52,15 @@ impl ElectionStatus {
         let slot = engine.slot();
         let term_of = |elected: &Elected| slot.map_or(elected.term, |slot| elected.term_of(slot));
         let latest = leaders.iter().flatten().map(|current| current.term).max();
+        // It may be asked about the next one.
+        let own = slot.and_then(|slot| leaders.get(slot)?.as_deref());
+        let own = own.filter(|current| engine.ballot().as_ref() == Some(&current.ballot)).map(|own| own.term);
         Self {
             role: engine.role(),
             ballot: engine.ballot(),
             is_elector: engine.is_elector(),
             // A leader that continues while `elected` is invalid still has its term.
-            term: elected.as_deref().map(term_of).or(latest).unwrap_or(0),
+            term: own.or_else(|| elected.as_deref().map(term_of)).or(latest).unwrap_or(0),
             fencing_token: engine.fencing_token(),
             newest_token: engine.newest_token(),
             elected,

@@ -149,8 +149,8 @@ prop_compose! {
 
 /// Any stages in any order.
 fn any_pipeline() -> impl Strategy<Value = Pipeline> {
-    let stages: Vec<usize> = (0..25).collect();
-    (subsequence(stages, 0..=25).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
+    let stages: Vec<usize> = (0..26).collect();
+    (subsequence(stages, 0..=26).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
         |(chosen, order, steadiness)| {
             chosen.into_iter().fold(Pipeline::bare(), |pipeline, stage| match stage {
                 0 => pipeline.filter(stages::Healthy),
@@ -177,6 +177,7 @@ fn any_pipeline() -> impl Strategy<Value = Pipeline> {
                 21 => pipeline.filter(with_job(Strength::Apart)).compare(with_job(Strength::Avoid)),
                 22 => pipeline.compare(stages::Capacity::of(2)),
                 23 => pipeline.compare(hours(order.iter().copied())),
+                24 => pipeline.compare(stages::YoungestBallot),
                 _ => pipeline.compare(stages::OldestBallot),
             })
         },
@@ -222,6 +223,8 @@ fn any_spec() -> impl Strategy<Value = PolicySpec> {
         "software",
         "priority",
         "oldest-ballot",
+        "youngest-ballot",
+        "fewer-failures",
         "fair-share",
         "capacity",
     ];

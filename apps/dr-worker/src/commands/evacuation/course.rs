@@ -42,7 +42,7 @@ pub(crate) enum StepOutcome {
     Failed(String),
 }
 
-/// How often a job is moved at most whose new leader is lost each time.
+/// How often a job whose new leader is lost each time is moved at most before the evacuation stops, and after each resumption.
 const MOVES: u64 = 3;
 
 impl Evacuation {
@@ -107,7 +107,7 @@ impl Evacuation {
         let undo = self.undo;
         let Some(step) = self.steps.get_mut(at) else { return };
         let is_turned = undo && !step.back;
-        let is_again = matches!(outcome, StepOutcome::Returned(_)) && step.tries < MOVES;
+        let is_again = matches!(outcome, StepOutcome::Returned(_)) && !step.tries.is_multiple_of(MOVES);
         if step.state == State::Begun && (is_turned || is_again) {
             step.state = State::Waiting;
             return;

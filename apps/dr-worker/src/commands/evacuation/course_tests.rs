@@ -82,14 +82,17 @@ fn it_stops_at_the_first_failure_and_goes_on_or_back() {
 #[test]
 fn a_job_whose_new_leader_is_lost_is_moved_again_a_few_times() {
     let mut plan = chain();
-    for _ in 1..MOVES {
-        assert_eq!(begin(&mut plan), ["db"]);
+    for _ in 0..2 {
+        for _ in 1..MOVES {
+            assert_eq!(begin(&mut plan), ["db"]);
+            settle(&mut plan, "db", StepOutcome::Returned("its leader was lost".to_owned()));
+            assert_eq!((plan.phase(), &plan.steps[0].why), (EvacuationPhase::Running, &None));
+        }
+        begin(&mut plan);
         settle(&mut plan, "db", StepOutcome::Returned("its leader was lost".to_owned()));
-        assert_eq!((plan.phase(), &plan.steps[0].why), (EvacuationPhase::Running, &None));
+        assert_eq!(plan.phase(), EvacuationPhase::Stopped);
+        plan.resume().unwrap();
     }
-    begin(&mut plan);
-    settle(&mut plan, "db", StepOutcome::Returned("its leader was lost".to_owned()));
-    assert_eq!(plan.phase(), EvacuationPhase::Stopped);
 }
 
 #[test]

@@ -96,7 +96,9 @@ fn read_job(job: &Job) -> ServedJob {
             }
         }
     }
-    gauge!("dr_term", "job" => name()).set(status.term as f64);
+    // The leader's own term can be an older one: of a slot, or of one that has called a move off.
+    let decided = status.elected.as_ref().map_or(status.term, |elected| elected.term);
+    gauge!("dr_term", "job" => name()).set(decided as f64);
     let fit = match status.health {
         Health::Healthy => Some(1.0),
         Health::Unhealthy { .. } => Some(0.0),

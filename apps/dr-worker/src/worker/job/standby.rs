@@ -292,7 +292,10 @@ impl Standby {
                     () = self.until(|state| state.is_taken || state.is_restarted) => continue,
                 };
                 match followed {
-                    Ok(()) => (told, pause) = (leader, None),
+                    Ok(()) => {
+                        self.state.lock().told = leader.clone();
+                        (told, pause) = (leader, None);
+                    }
                     // It may not answer yet. What has changed meanwhile counts at once.
                     Err(why) => {
                         let restart = self.keys().1.restart;

@@ -2,12 +2,13 @@
 
 use super::{
     decided::about,
-    next_step::{Act, Verdict},
+    next_step::{Act, Leads, Verdict},
     pass::{At, Pass, Question},
 };
 use crate::{
     calendar::utc,
     record::{CalledOff, Cause, Current, Elected, Given, Named, Status},
+    time::Time,
 };
 
 impl Pass<'_> {
@@ -26,20 +27,23 @@ impl Pass<'_> {
         }
         let noticed = self.noticed(at.slot, at.term, "called-off");
         let elected = self.question(at.slot, noticed, Cause::CalledOff).call_off(current, called_off);
-        let (leader, over) = (leader.version, at.meta.version);
-        Some(Verdict::Act(Act::CallOff { slot: at.slot, leader, elected: Box::new(elected), over }))
+        let version = self.reading.and_then(|reading| reading.view.electors().version_of(&current.member));
+        let leads = Leads { slot: at.slot, leader: leader.version, member: current.member.clone(), version };
+        Some(Verdict::Act(Act::CallOff(leads, Box::new(elected), at.meta.version)))
     }
 
-    /// Why the leader is not moved again before that is asked for, if it has called the last move off a short time ago.
-    pub(crate) fn stays_after_calling_off(&self, at: At<'_>) -> Option<String> {
+    /// Why the leader is not moved again before that is asked for, and until when, if it has called the last move off a short time
+    /// ago.
+    pub(crate) fn stays_after_calling_off(&self, at: At<'_>) -> Option<(String, Time)> {
         let given = at.elected.given(at.slot).filter(|given| given.cause == Cause::CalledOff)?;
         let pause = u64::try_from(self.policy.exclusion.as_millis()).unwrap_or(u64::MAX);
         let until_ms = given.decided_at_ms.saturating_add(pause);
         if self.now.unix_ms >= until_ms {
             return None;
         }
-        self.wake_at(self.time_of(until_ms));
-        Some(format!("{}; it is tried again after {}", given.sentence, utc(until_ms)))
+        let until = self.time_of(until_ms);
+        self.wake_at(until);
+        Some((format!("{}; it is tried again after {}", given.sentence, utc(until_ms)), until))
     }
 }
 

@@ -154,10 +154,10 @@ impl Elector {
                     Err(error) => return core.delayed(Part::Elector, error),
                 }
             }
-            Act::CallOff { slot, leader, elected, over } => match writing(&paths, &elected, Some(over), None)
-            {
+            Act::CallOff(leads, elected, over) => match writing(&paths, &elected, Some(over), None) {
                 Ok(request) => {
-                    let request = request.only_while(paths.leader_znode(slot), leader);
+                    let request = request.only_while(paths.leader_znode(leads.slot), leads.leader);
+                    let request = request.only_while(paths.node(&leads.member), leads.version);
                     (request, ElectorOp::Decision(elected, Some(over), None))
                 }
                 Err(error) => return core.delayed(Part::Elector, error),

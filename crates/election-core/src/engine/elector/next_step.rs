@@ -2,6 +2,7 @@
 
 use crate::{
     engine::{io::Reason, ops::Begun},
+    ids::MemberId,
     record::{AdminRequest, Elected},
     time::Time,
 };
@@ -22,8 +23,8 @@ pub(crate) enum Act {
     Begin(Box<Elected>, Option<i32>, Begun),
     /// The same for this slot. It removes a leader that does not know this yet.
     Depose(usize, Box<Elected>, Option<i32>),
-    /// Compare-and-set `leader/elected` while the leader znode of this slot has this version: its leader leads on.
-    CallOff { slot: usize, leader: i32, elected: Box<Elected>, over: i32 },
+    /// Compare-and-set `leader/elected` while this member leads on.
+    CallOff(Leads, Box<Elected>, i32),
     /// Delete the leader znode of this slot in this version: it belongs to an excluded ballot. Only while the
     /// decision has that version.
     Vacate { slot: usize, leader: i32, decision: i32 },
@@ -58,6 +59,18 @@ pub(crate) struct Blocker {
     pub(crate) until: Option<Time>,
 }
 
+/// What proves that a leader leads on. The versions of each leader znode begin at 0, so its alone could be that of the next
+/// leader; a leader that stops takes back in its record, before it deletes its znode, what it has called off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leads {
+    pub(crate) slot: usize,
+    /// The version of its leader znode.
+    pub(crate) leader: i32,
+    pub(crate) member: MemberId,
+    /// The version of its record; only an elector has it.
+    pub(crate) version: Option<i32>,
+}
+
 impl Act {
     /// The decision that is written, if any.
     pub(crate) fn into_decision(self) -> Option<Box<Elected>> {
@@ -65,7 +78,7 @@ impl Act {
             Self::Write(elected, _)
             | Self::Begin(elected, ..)
             | Self::Depose(_, elected, _)
-            | Self::CallOff { elected, .. } => Some(elected),
+            | Self::CallOff(_, elected, _) => Some(elected),
             Self::Vacate { .. } | Self::Answer(..) | Self::Refuse(..) | Self::Trim(_) => None,
         }
     }

@@ -111,7 +111,8 @@ impl Pass<'_> {
         let so_far = self.timers.borrow_mut().better(at.slot, at.term, &better.named.ballot, self.now);
         let outlook = Forecast::of(self, at, named, better, so_far, tenure);
         let blockers = self.blockers(at, named, better, &outlook);
-        let stays = self.stays_after_calling_off(at).map(|why| quiet(Reason::HeldByLeader, why));
+        let stays = self.stays_after_calling_off(at);
+        let stays = stays.map(|(why, until)| quiet(Reason::HeldByLeader, why).until(until));
         let wait = stays.or_else(|| self.what_is_said(current, named, better, &outlook));
         let Some(wait) = wait else {
             let noticed = self.noticed(at.slot, at.term, "better");
@@ -162,11 +163,11 @@ impl Pass<'_> {
         if outlook.is_open {
             add(Reason::Confirm, is_proposed(leader, better));
         }
-        if let Some(why) = self.stays_after_calling_off(at) {
-            add(Reason::HeldByLeader, why);
-        }
         if let Some(why) = self.holds(&named.ballot) {
             add(Reason::HeldByLeader, format!("{leader} leads, and does not hand over now: {why}"));
+        }
+        if let Some((sentence, until)) = self.stays_after_calling_off(at) {
+            blockers.push(Blocker { reason: Reason::HeldByLeader, sentence, until: Some(until) });
         }
         blockers
     }
@@ -266,12 +267,14 @@ impl Pass<'_> {
             let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end());
             return self.refresh(at.elected, at.meta, wait);
         };
-        let held = self.stays_after_calling_off(at);
-        if let Some(why) = held.as_deref().or_else(|| self.holds(&named.ballot)) {
+        let stays = self.stays_after_calling_off(at);
+        let called_off = stays.as_ref().map(|(why, _)| why.as_str());
+        if let Some(why) = called_off.or_else(|| self.holds(&named.ballot)) {
             let sentence = format!("{what}, and does not hand over now: {why}");
             let question = self.question(at.slot, self.now.unix_ms, Cause::StandingOrder);
             let obey = || Ok(question.obey(&what, best));
-            let wait = quiet(Reason::HeldByLeader, sentence).instead_of(self.would_decide(obey));
+            let until = stays.as_ref().map(|(_, until)| *until);
+            let wait = quiet(Reason::HeldByLeader, sentence).instead_of(self.would_decide(obey)).until(until);
             return self.refresh(at.elected, at.meta, wait);
         }
         let noticed = self.noticed(at.slot, at.term, "standing-order");

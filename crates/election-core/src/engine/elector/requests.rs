@@ -1,7 +1,7 @@
 //! The operators' requests: which one is next, how it is carried out, what is recorded of it, and when it is removed.
 //!
-//! These are moves of leadership. The leader carries out the requests about its job
-//! ([`RequestKind::is_move`]); the elector only ends those that are not begun in time, and removes old ones.
+//! The elector carries out moves of leadership ([`RequestKind::is_move`]). The leader carries out the requests about its job; of
+//! these the elector only ends those that are not begun in time, and removes old ones.
 //!
 //! A request is decided once: the decision that carries it out, or any later one, names it as the last request that
 //! was decided.
@@ -17,7 +17,7 @@
 //! ran expires at once. If an elector takes over in the meantime, and nothing was written since, the whole duration
 //! is counted again.
 //!
-//! A planned move has a time of the wall clock, and begins at that time by the clock of the elector, as any other
+//! A scheduled move has a time of the wall clock, and begins at that time by the clock of the elector, as any other
 //! request: the same checks, the same transaction. Until then it is in no other's way. Its validity is counted from that
 //! time, by the same clock. Its state alone keeps it from being decided twice: later requests may have been decided
 //! before it.
@@ -44,7 +44,7 @@ use crate::{
 /// How many ended requests are kept for operators to read.
 const KEPT_REQUESTS: usize = 50;
 
-/// How often the wall clock is compared with the time of a planned move.
+/// How often the wall clock is compared with the time of a scheduled move.
 const RECHECK: Duration = Duration::from_secs(60);
 
 impl Pass<'_> {
@@ -99,7 +99,7 @@ impl Pass<'_> {
         None
     }
 
-    /// Ends planned moves that were not begun in time. There is one at most: a later one, which was filed at the same
+    /// Ends scheduled moves that were not begun in time. There is one at most: a later one, which was filed at the same
     /// moment, is refused. Wakes for the others.
     fn end_plans(&self) -> Option<Act> {
         let mut first: Option<&RequestRef> = None;
@@ -201,7 +201,7 @@ impl Pass<'_> {
         })
     }
 
-    /// Whether the leader is READY, or the request is refused anyway. A planned move waits for that: its leader may have
+    /// Whether the leader is READY, or the request is refused anyway. A scheduled move waits for that: its leader may have
     /// been lost just before its time.
     fn can_hand_over(&self, request: &AdminRequest) -> bool {
         let slot = self.slot_of(request);

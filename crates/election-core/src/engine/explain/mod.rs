@@ -378,7 +378,7 @@ impl<'a> Looker<'a> {
             Act::Write(next, _)
             | Act::Depose(_, next, _)
             | Act::Begin(next, ..)
-            | Act::CallOff { elected: next, .. } => proposal_of(slot, *next),
+            | Act::CallOff(_, next, _) => proposal_of(slot, *next),
             Act::Vacate { slot, .. } => {
                 let holder = self.leader_znode(slot).map_or("its holder", |c| c.member.as_str());
                 let given = self.seen.elected.as_ref().and_then(|e| e.given(slot));
@@ -401,9 +401,7 @@ impl<'a> Looker<'a> {
             Act::Write(next, _)
             | Act::Depose(_, next, _)
             | Act::Begin(next, ..)
-            | Act::CallOff { elected: next, .. } => {
-                ("decides", format!("term {}: {}", next.term, next.sentence()))
-            }
+            | Act::CallOff(_, next, _) => ("decides", format!("term {}: {}", next.term, next.sentence())),
             Act::Vacate { slot, .. } => {
                 let sentence = self.proposal(slot, act).map(|p| p.sentence);
                 ("vacates", sentence.unwrap_or_default())

@@ -186,7 +186,7 @@ impl Seen {
             Act::Write(next, _)
             | Act::Depose(_, next, _)
             | Act::Begin(next, ..)
-            | Act::CallOff { elected: next, .. } => {
+            | Act::CallOff(_, next, _) => {
                 self.take_effect(*next, unix_ms);
                 true
             }

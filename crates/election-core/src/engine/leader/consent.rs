@@ -27,7 +27,7 @@ const REASON: usize = 300;
 impl OwnLeadership {
     /// Whether this member leads on although another one is named: until the application has answered, and if it declines
     /// until the elector has decided again.
-    pub(super) fn leads_on(&mut self, core: &mut Core, reason: &StopReason) -> bool {
+    pub(super) fn waits_for_consent(&mut self, core: &mut Core, reason: &StopReason) -> bool {
         let Some(term) = self.may_decline(core, reason) else { return false };
         let Some(held) = self.state.held_mut() else { return false };
         let is_declined = matches!(held.consent, Consent::Declined(declined) if declined == term);

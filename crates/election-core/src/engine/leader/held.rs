@@ -15,7 +15,7 @@ use crate::{
         znode::Known,
     },
     record::{Cause, HistoryEntry, Phases, Record, Status, VERSION, limits},
-    text::shown,
+    text::{self, Texts as _, is_plain},
 };
 
 /// Whether its session is active, and the decision and the leader znode were read since the last pause.
@@ -44,7 +44,7 @@ impl OwnLeadership {
             _ => return self.stop(core, StopReason::LeaseEnds),
         }
         if let Some(reason) = self.is_moved(core, held)
-            && !self.leads_on(core, &reason)
+            && !self.waits_for_consent(core, &reason)
         {
             return self.stop(core, reason);
         }
@@ -159,8 +159,9 @@ impl OwnLeadership {
     fn has_former_address(&self, core: &Core, znode: &HeldZnode) -> Option<i32> {
         let Known::Present(current, meta) = self.own_leader_znode(core) else { return None };
         // As it is read.
-        let address = core.config.member.address.as_deref().map(shown);
-        let is_former = core.announces() && current.endpoint.as_deref() != address.as_deref();
+        let mut address = core.config.member.address.clone();
+        address.make(is_plain, text::MAX);
+        let is_former = core.announces() && current.endpoint != address;
         (is_former && meta.czxid == znode.czxid).then_some(meta.version)
     }
 

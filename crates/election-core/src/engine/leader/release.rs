@@ -49,6 +49,8 @@ impl OwnLeadership {
             token: Some(held.fencing_token),
         });
         self.announce_later = false;
+        // Before the leader znode is deleted.
+        core.own.called_off = None;
         for op in [LeaderOp::Doubt, LeaderOp::Repair, LeaderOp::Announce] {
             core.ops.give_up(&Pending::Leader(op));
         }

@@ -7,7 +7,7 @@ use crate::{
         io::Node,
         znode::{Known, Meta},
     },
-    ids::Ballot,
+    ids::{Ballot, MemberId},
     record::{
         AdminRequest, Control, Current, Elected, FiledRequest, MemberRecord, Record, RecordError, RequestRef,
         RequestState, TokenBase,
@@ -83,6 +83,7 @@ struct MemberNode {
     name: String,
     czxid: i64,
     mzxid: i64,
+    version: i32,
 }
 
 impl MemberNode {
@@ -153,6 +154,11 @@ impl ElectorsView {
             && names.iter().all(|name| MemberNode::find(&self.member_nodes, name).is_some())
     }
 
+    /// The version in which the record of this member was read.
+    pub(crate) fn version_of(&self, member: &MemberId) -> Option<i32> {
+        MemberNode::find(&self.member_nodes, member.as_str()).map(|known| known.version)
+    }
+
     /// Decodes the records that have changed: there may be hundreds that have not.
     pub(crate) fn see_members(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
         let mut members = self.members.take().unwrap_or_default();
@@ -189,6 +195,7 @@ impl ElectorsView {
             name: name.clone(),
             czxid: node.czxid,
             mzxid: node.mzxid,
+            version: node.version,
         });
         self.member_nodes = nodes.collect();
     }
