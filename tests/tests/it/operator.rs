@@ -116,9 +116,7 @@ async fn a_switchover_to_nobody_fails_and_changes_nothing(driver: Driver) {
 
 async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: Driver) {
     let hang: toml::Table = toml::from_str("command = [\"sleep\", \"600\"]\ntimeout = \"10m\"").unwrap();
-    let setup =
-        Setup::new(driver).set("job.orders.hooks.before_stop", hang).set("policy.release_timeout", "1s");
-    let mut cluster = Cluster::of(setup).await;
+    let mut cluster = Cluster::of(Setup::new(driver).set("job.orders.hooks.before_stop", hang)).await;
     let first = cluster.settled().await;
     let old_job = first.pid.unwrap();
 
@@ -130,16 +128,7 @@ async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: D
     let role = list["members"].as_array().unwrap().iter().find(|m| m["member"] == first.member).unwrap();
     assert_eq!(role["role"], "stepping-down", "{list:#}");
     assert_eq!(list["requests"][0]["outcome"]["state"], "accepted", "{list:#}");
-    // The elector's watchdog names the operator's remedy.
-    wait_for("the elector's complaint", SOON, async || {
-        let statuses = cluster.statuses().await;
-        let notes: Vec<_> = statuses.iter().map(|(_, status)| status["jobs"][JOB]["note"].clone()).collect();
-        let complains =
-            notes.iter().any(|note| note.as_str().is_some_and(|n| n.contains("failover --force")));
-        if complains { Ok(()) } else { Err(format!("{notes:?}")) }
-    })
-    .await;
-    assert!(is_there(old_job), "the old job works on while its stop hangs");
+    assert!(is_there(old_job), "the old job works on while its leader is asked");
 
     let forced = BootTime::now();
     let said =

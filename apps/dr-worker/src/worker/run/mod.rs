@@ -114,8 +114,8 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
     });
     tokio::spawn(signals::on(signals::UPGRADE, begin));
     tokio::spawn(signals::on(signals::REOPEN, || {
-        tracing::info!("opening the log files again");
         job_guard::reopen_rotating_files();
+        tracing::info!("opening the log files again");
     }));
     let mut manager = ServiceManager::of_this_process();
     // A worker that continues hands over its jobs at a signal as always, which it can once it has joined.
