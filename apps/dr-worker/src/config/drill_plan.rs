@@ -10,7 +10,7 @@ use super::{
     dates::Dates,
     parse::{DAY, HOUR, MINUTE, SECOND},
     reader::Section,
-    table::{flat_as, nested, optional, required, table, value},
+    table::{flat, flat_as, nested, optional, required, table, value},
 };
 
 table! {
@@ -25,28 +25,37 @@ table! {
         pub to: Target = Target::Any => flat_as(DrillTargetKeys::default());
         /// Move the job back at the end.
         pub back: bool = false => value().example("true");
-        /// Reason, for the records.
-        pub reason: Option<String> = None => optional().example("\"quarterly disaster practice\"").check(|reason: &String| {
-            Text::new(reason.as_str()).err().map(|why| why.to_string())
-        });
         /// What the drill must reach.
         pub objectives: Objectives = Objectives::default() => nested();
-        /// When it may run: hours of the week, as failback_windows. Default: at any time.
-        pub windows: Windows = Windows::default() => value().example("[\"Sun 02:00-04:00\"]");
-        /// Days in UTC on which it may not run: 2026-12-24, 12-24 for each year, or from one day to another.
-        pub blocked_dates: Dates = Dates::default() => value().example("[\"12-20..01-06\"]");
-        /// Whether an operator must approve each run: by --yes, or by typing the job's name.
-        pub approval: bool = false => value();
-        /// How often the worker that leads the job evaluates the plan, for metrics. "0s": never.
-        pub check_every: Duration = 5 * MINUTE => value().within(Duration::ZERO..=30 * DAY);
-        /// How long the new leader serves before the drill goes on.
-        pub stay: Duration = 5 * SECOND => value().within(Duration::ZERO..=6 * HOUR);
+        /// When it may run, and what holds of each run.
+        pub terms: DrillTerms = DrillTerms::default() => flat();
         /// How long a site is cut off, with the mode "cut-site".
         pub cut_for: Duration = 30 * SECOND => value().within(SECOND..=6 * HOUR);
         /// How long the drill may take, without the cut. Then it is aborted.
         pub limit: Duration = 5 * MINUTE => value().within(SECOND..=6 * HOUR);
     }
     check DrillPlan::check;
+}
+
+table! {
+    /// When a drill by a plan may run, and what holds of each run: of a job or of a site.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct DrillTerms {
+        /// Reason, for the records.
+        pub reason: Option<String> = None => optional().example("\"quarterly disaster practice\"").check(|reason: &String| {
+            Text::new(reason.as_str()).err().map(|why| why.to_string())
+        });
+        /// When a drill may run: hours of the week, as failback_windows. Default: at any time.
+        pub windows: Windows = Windows::default() => value().example("[\"Sun 02:00-04:00\"]");
+        /// Days in UTC on which no drill may run: 2026-12-24, 12-24 for each year, or from one day to another.
+        pub blocked_dates: Dates = Dates::default() => value().example("[\"12-20..01-06\"]");
+        /// Whether an operator must approve each drill: by --yes, or by typing the name of the job or of the site.
+        pub approval: bool = false => value();
+        /// How often a worker evaluates the plan: that which leads the job, or the first job of the site. "0s": never.
+        pub check_every: Duration = 5 * MINUTE => value().within(Duration::ZERO..=30 * DAY);
+        /// How long the new leaders serve before the drill goes on.
+        pub stay: Duration = 5 * SECOND => value().within(Duration::ZERO..=6 * HOUR);
+    }
 }
 
 table! {
@@ -98,7 +107,8 @@ impl Objectives {
 impl DrillPlan {
     /// The plan of a drill without one.
     pub fn unplanned(job: String, mode: DrillMode, to: Target) -> Self {
-        Self { job, mode, to, check_every: Duration::ZERO, ..Self::default() }
+        let terms = DrillTerms { check_every: Duration::ZERO, ..DrillTerms::default() };
+        Self { job, mode, to, terms, ..Self::default() }
     }
 
     /// How long a drill by this plan takes at most.

@@ -1,16 +1,12 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use election_core::{
-    config::SiteId,
-    internals::{calendar::Windows, text::Text},
-};
+use election_core::config::SiteId;
 
 use super::{
-    dates::Dates,
-    drill_plan::Objectives,
-    parse::{DAY, HOUR, MINUTE, SECOND},
+    drill_plan::{DrillTerms, Objectives},
+    parse::{HOUR, MINUTE, SECOND},
     reader::Section,
-    table::{nested, optional, required, table, tables, value},
+    table::{flat, nested, optional, required, table, tables, value},
 };
 
 table! {
@@ -27,24 +23,12 @@ table! {
         pub order: Vec<String> = Vec::new() => value().example("[\"db\", \"shop\"]");
         /// Move the jobs back at the end of a drill.
         pub back: bool = true => value();
-        /// Reason, for the records.
-        pub reason: Option<String> = None => optional().example("\"quarterly disaster practice\"").check(|reason: &String| {
-            Text::new(reason.as_str()).err().map(|why| why.to_string())
-        });
         /// What the whole must reach: rto is the time from the first move to the last READY leader, rpo holds of each job.
         pub objectives: Objectives = Objectives::default() => nested();
         /// What single jobs must reach, by the name of the job.
         pub each as job: BTreeMap<String, Objectives> = BTreeMap::new() => tables(Objectives::default()).name("db");
-        /// When it may be practised: hours of the week, as failback_windows. Default: at any time.
-        pub windows: Windows = Windows::default() => value().example("[\"Sun 02:00-04:00\"]");
-        /// Days in UTC on which it may not be practised: 2026-12-24, 12-24 for each year, or from one day to another.
-        pub blocked_dates: Dates = Dates::default() => value().example("[\"12-20..01-06\"]");
-        /// Whether an operator must approve each drill: by --yes, or by typing the site's name.
-        pub approval: bool = false => value();
-        /// How often a worker evaluates the plan: that which leads its first job. "0s": never.
-        pub check_every: Duration = 5 * MINUTE => value().within(Duration::ZERO..=30 * DAY);
-        /// How long the new leaders serve in a drill before the jobs move back.
-        pub stay: Duration = 5 * SECOND => value().within(Duration::ZERO..=6 * HOUR);
+        /// When it may run, and what holds of each run.
+        pub terms: DrillTerms = DrillTerms::default() => flat();
         /// How long a drill waits for the moves of one direction.
         pub limit: Duration = 15 * MINUTE => value().within(SECOND..=6 * HOUR);
     }

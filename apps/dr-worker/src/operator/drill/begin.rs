@@ -71,7 +71,7 @@ impl Drill<'_> {
             carriers,
             process,
             back: plan.back,
-            stay: if plan.mode == DrillMode::Rehearse { Duration::ZERO } else { plan.stay },
+            stay: if plan.mode == DrillMode::Rehearse { Duration::ZERO } else { plan.terms.stay },
             limit: plan.longest(),
             agree_within: AGREE_WITHIN,
             baseline: BASELINE,
@@ -115,7 +115,7 @@ impl Drill<'_> {
             mode: plan.mode,
             target: target(&plan.to),
             by: asker(),
-            reason: self.reason.clone().or_else(|| plan.reason.clone()),
+            reason: self.reason.clone().or_else(|| plan.terms.reason.clone()),
             started_ms: script.started_ms,
             ended_ms: None,
             outcome: DrillOutcome::Running,
@@ -135,7 +135,7 @@ impl Drill<'_> {
     }
 
     pub(super) fn reason_of(&self, run: &str) -> String {
-        let reason = self.reason.as_ref().or(self.plan.reason.as_ref());
+        let reason = self.reason.as_ref().or(self.plan.terms.reason.as_ref());
         reason.map_or_else(|| format!("drill {run}"), |reason| format!("drill {run}: {reason}"))
     }
 }

@@ -319,7 +319,7 @@ async fn conducted(
 fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(), Error> {
     let DrillPlan { job, mode, .. } = plan;
     let what = format!("{} of {job}, target {}", mode.as_str(), target(&plan.to));
-    if plan.approval {
+    if plan.terms.approval {
         return consent.approve(&format!("the drill {} ({what})", name.unwrap_or_default()), job);
     }
     let danger = match mode {
