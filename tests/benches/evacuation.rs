@@ -1,12 +1,15 @@
 //! How long the evacuation of a site takes with many jobs in three layers, beside the longest chain of their starts:
 //!
 //! ```text
-//! cargo xtask bench evacuation [--jobs N] [--start MILLISECONDS] [--runs N]
+//! cargo xtask bench evacuation [--jobs N] [--start MILLISECONDS] [--runs N] [--faults yes|no]
 //! ```
 //!
 //! Each run evacuates the site as planned, moves everything back, and at last the site is lost: its worker is killed, and the
 //! evacuation is forced. A start is the time from a leader's znode until it is READY, by the history of the election. What
 //! follows another job can't start before it, so the sum along the longest chain is the least that is possible.
+//!
+//! With faults there are two members in each site, and each row is a planned evacuation in the middle of which something is lost.
+//! Each must end with all jobs READY in the other site, and each job after the one that it follows.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -19,12 +22,41 @@ use serde_json::Value;
 const LONG: Duration = Duration::from_secs(300);
 /// So long that a forced evacuation does not wait for it.
 const SESSION: Duration = Duration::from_secs(60);
+/// A lost member's jobs go on after it.
+const SHORT_SESSION: Duration = Duration::from_secs(10);
 
 struct Options {
     jobs: usize,
     start: Duration,
     runs: usize,
+    faults: bool,
 }
+
+/// What happens in the middle of an evacuation.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// A second operator asks for the same, and for the other site.
+    Operator,
+    /// The worker that carries it out is killed.
+    Carrier,
+    /// The elector of the first job is killed.
+    Elector,
+    /// The new leader of the first job is killed.
+    NewLeader,
+    /// The leader of the last job, which has not moved, is killed.
+    OldLeader,
+    /// All servers are frozen for three seconds.
+    Servers,
+}
+
+const FAULTS: [(&str, Fault); 6] = [
+    ("operators", Fault::Operator),
+    ("carrier", Fault::Carrier),
+    ("elector", Fault::Elector),
+    ("new leader", Fault::NewLeader),
+    ("old leader", Fault::OldLeader),
+    ("servers", Fault::Servers),
+];
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -46,13 +78,17 @@ async fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { jobs: 50, start: Duration::from_secs(3), runs: 1 };
+    let mut options = Options { jobs: 50, start: Duration::from_secs(3), runs: 1, faults: false };
     while let Some(arg) = args.next() {
         if arg == "--bench" {
             // Cargo's own.
             continue;
         }
         let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
+        if arg == "--faults" {
+            options.faults = value == "yes";
+            continue;
+        }
         let number: usize = value.parse().map_err(|error| format!("{arg} {value}: {error}"))?;
         match arg.as_str() {
             "--jobs" => options.jobs = number.max(3),
@@ -60,7 +96,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--runs" => options.runs = number,
             _ => {
                 return Err(format!(
-                    "no such option: {arg}; there are --jobs N, --start MILLISECONDS and --runs N"
+                    "no such option: {arg}; there are --jobs N, --start MILLISECONDS, --runs N and --faults yes"
                 ));
             }
         }
@@ -68,8 +104,11 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     Ok(options)
 }
 
+/// A job, and the one that it follows.
+type Job = (String, Option<String>);
+
 /// Each job with the one that it follows: a fifth are the first layer, and two fifths each of the others.
-fn jobs(count: usize) -> Vec<(String, Option<String>)> {
+fn jobs(count: usize) -> Vec<Job> {
     let first = count.div_ceil(5);
     let second = (count - first).div_ceil(2);
     let name = |layer: usize, at: usize| match (layer, at) {
@@ -83,12 +122,18 @@ fn jobs(count: usize) -> Vec<(String, Option<String>)> {
     all
 }
 
-async fn measure(Options { jobs: count, start, runs }: Options) {
+async fn measure(Options { jobs: count, start, runs, faults }: Options) {
     let jobs = jobs(count);
+    let (members, session): (&[_], _) = match faults {
+        true => {
+            (&[("east-1", "east"), ("west-1", "west"), ("east-2", "east"), ("west-2", "west")], SHORT_SESSION)
+        }
+        false => (&[("east-1", "east"), ("west-1", "west")], SESSION),
+    };
     let setup = Setup::new(Driver::Native)
-        .workers(&[("east-1", "east"), ("west-1", "west")])
+        .workers(members)
         .command(vec!["sleep".to_owned(), "36000".to_owned()])
-        .set("zookeeper.session_timeout", format!("{}s", SESSION.as_secs()))
+        .set("zookeeper.session_timeout", format!("{}s", session.as_secs()))
         .not_started();
     let setup = jobs.iter().fold(setup, |setup, (job, after)| {
         let key = |key: &str| format!("job.{job}.{key}");
@@ -104,19 +149,16 @@ async fn measure(Options { jobs: count, start, runs }: Options) {
     eprintln!("{count} jobs of three layers in two sites, each starts in {start:?}");
     cluster.worker("east-1").start();
     led(&cluster, &jobs, "east").await;
-    cluster.worker("west-1").start();
-    wait_for("a second member of each job", LONG, async || {
-        for (job, _) in &jobs {
-            let members = cluster.znodes().await.children(&format!("{job}/nodes")).await.unwrap_or_default();
-            if members.len() != 2 {
-                return Err(format!("{job}: {members:?}"));
-            }
-        }
-        Ok(())
-    })
-    .await;
+    cluster.workers().iter_mut().filter(|worker| !worker.is_started()).for_each(Worker::start);
+    joined(&cluster, &jobs, members.len()).await;
 
-    println!("{:12}{:>12}{:>16}{:>16}{:>8}", "", "command", "evacuation", "longest chain", "ratio");
+    println!("{:20}{:>12}{:>16}{:>16}{:>8}", "", "command", "evacuation", "longest chain", "ratio");
+    if faults {
+        for (what, fault) in FAULTS.into_iter().cycle().take(runs * FAULTS.len()) {
+            faulty(&mut cluster, &jobs, what, fault, members.len()).await;
+        }
+        return;
+    }
     for _ in 0..runs {
         row(&cluster, &jobs, "planned", &["evacuate", "east", "--wait"]).await;
         row(&cluster, &jobs, "back", &["evacuate", "east", "--undo", "--wait"]).await;
@@ -126,8 +168,93 @@ async fn measure(Options { jobs: count, start, runs }: Options) {
     led(&cluster, &jobs, "west").await;
 }
 
+/// Waits until each job has so many members.
+async fn joined(cluster: &Cluster, jobs: &[Job], count: usize) {
+    wait_for("all members of each job", LONG, async || {
+        for (job, _) in jobs {
+            let members = cluster.znodes().await.children(&format!("{job}/nodes")).await.unwrap_or_default();
+            if members.len() != count {
+                return Err(format!("{job}: {members:?}"));
+            }
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// A planned evacuation with a fault in the middle of it, and the move back.
+async fn faulty(cluster: &mut Cluster, jobs: &[Job], what: &str, fault: Fault, members: usize) {
+    let operator = cluster.operator().clone();
+    let evacuation = ["evacuate", "east", "--wait"];
+    let begun = Instant::now();
+    let command = tokio::spawn(async move { operator.run(&evacuation).await });
+    wait_for("the middle of it", LONG, async || {
+        let plan = cluster.znodes().await.get("plans/evacuation").await.unwrap_or_default();
+        let plan: Value = serde_json::from_slice(&plan).unwrap_or_default();
+        let steps = plan["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let done = steps.iter().filter(|step| step["state"] == "done").count();
+        if plan["undo"] != true && done > 0 && done < steps.len() { Ok(()) } else { Err(format!("{plan}")) }
+    })
+    .await;
+    let killed = strike(cluster, jobs, fault).await;
+    let said = command.await.expect("a command");
+    let took = begun.elapsed();
+    assert_eq!(said.code, Some(0), "{said:#?}");
+    led(cluster, jobs, "west").await;
+    let plan = cluster.znodes().await.json("plans/evacuation").await;
+    let steps = plan["steps"].as_array().expect("steps");
+    for step in steps {
+        for before in
+            steps.iter().filter(|before| step["after"].to_string().contains(&before["job"].to_string()))
+        {
+            let (begun, ended) = (step["begun_ms"].as_u64(), before["ended_ms"].as_u64());
+            assert!(begun.is_none_or(|begun| Some(begun) >= ended), "{step} began before {before} was done");
+        }
+    }
+    print_row(cluster, jobs, &format!("{what} {}", killed.unwrap_or_default()), took).await;
+    cluster.workers().iter_mut().filter(|worker| !worker.is_started()).for_each(Worker::start);
+    joined(cluster, jobs, members).await;
+    row(cluster, jobs, "back", &["evacuate", "east", "--undo", "--wait"]).await;
+    led(cluster, jobs, "east").await;
+}
+
+/// Returns who was killed.
+async fn strike(cluster: &mut Cluster, jobs: &[Job], fault: Fault) -> Option<String> {
+    let znodes = cluster.znodes().await;
+    let leader_of = async |job: &str| {
+        let leader = znodes.json(&format!("{job}/leader/current")).await;
+        leader["member"].as_str().expect("a leader").to_owned()
+    };
+    let victim = match fault {
+        Fault::Operator => {
+            cluster.operator().run(&["evacuate", "west"]).await.with_code(75).complains_of(&["one site"]);
+            cluster.operator().done(&["evacuate", "east"]).await;
+            return None;
+        }
+        Fault::Servers => {
+            let servers = 0..cluster.ensemble().servers().len();
+            servers.clone().for_each(|server| cluster.ensemble().faults().pause(server).expect("a server"));
+            tokio::time::sleep(Duration::from_secs(3)).await; // the fault
+            servers.for_each(|server| cluster.ensemble().faults().resume(server).expect("a server"));
+            return None;
+        }
+        Fault::Carrier => {
+            let carrier = znodes.get("plans/carrier").await.expect("a carrier");
+            String::from_utf8(carrier).expect("a name")
+        }
+        Fault::Elector => {
+            let list = cluster.operator().json(&["list", "--job", e2e::JOB]).await;
+            list["elector"].as_str().unwrap_or_else(|| panic!("{list:#}")).to_owned()
+        }
+        Fault::NewLeader => leader_of(e2e::JOB).await,
+        Fault::OldLeader => leader_of(&jobs.last().expect("jobs").0).await,
+    };
+    cluster.worker(&victim).kill_with_guards();
+    Some(victim)
+}
+
 /// Waits until each job has a READY leader in the site.
-async fn led(cluster: &Cluster, jobs: &[(String, Option<String>)], site: &str) {
+async fn led(cluster: &Cluster, jobs: &[Job], site: &str) {
     wait_for(&format!("all jobs lead in {site}"), LONG, async || {
         for (job, _) in jobs {
             let leader =
@@ -142,14 +269,18 @@ async fn led(cluster: &Cluster, jobs: &[(String, Option<String>)], site: &str) {
     .await;
 }
 
-async fn row(cluster: &Cluster, jobs: &[(String, Option<String>)], what: &str, verb: &[&str]) {
+async fn row(cluster: &Cluster, jobs: &[Job], what: &str, verb: &[&str]) {
     let begun = Instant::now();
     cluster.operator().done(verb).await;
-    let command = begun.elapsed();
+    print_row(cluster, jobs, what, begun.elapsed()).await;
+}
+
+async fn print_row(cluster: &Cluster, jobs: &[Job], what: &str, command: Duration) {
     let znodes = cluster.znodes().await;
     let plan = znodes.json("plans/evacuation").await;
     let steps = plan["steps"].as_array().expect("steps");
-    let times = |key: &str| steps.iter().map(|step| step[key].as_u64().expect("a time")).collect::<Vec<_>>();
+    // A step has no times if its job was there already.
+    let times = |key: &str| steps.iter().filter_map(|step| step[key].as_u64()).collect::<Vec<_>>();
     let (first, last) = (times("begun_ms").into_iter().min(), times("ended_ms").into_iter().max());
     let took = last.zip(first).map_or(0, |(last, first)| last - first);
     let mut ends = BTreeMap::new();
@@ -166,5 +297,5 @@ async fn row(cluster: &Cluster, jobs: &[(String, Option<String>)], what: &str, v
     let command = seconds(u64::try_from(command.as_millis()).unwrap_or(u64::MAX));
     let ratio = took * 100 / chain.max(1);
     let ratio = format!("{}.{:02}", ratio / 100, ratio % 100);
-    println!("{what:12}{command:>12}{:>16}{:>16}{ratio:>8}", seconds(took), seconds(chain));
+    println!("{what:20}{command:>12}{:>16}{:>16}{ratio:>8}", seconds(took), seconds(chain));
 }

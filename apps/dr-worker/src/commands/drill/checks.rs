@@ -394,4 +394,4 @@ fn prediction(state: &State, plan: &DrillPlan) -> Result<String, String> {
 
 #[cfg(test)]
 #[path = "checks_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -26,7 +26,7 @@ fn plan(mode: DrillMode, to: &str) -> DrillPlan {
     DrillPlan::unplanned("orders".to_owned(), mode, to)
 }
 
-fn state(snapshot: Snapshot, sets: &[&str]) -> State {
+pub(crate) fn state(snapshot: Snapshot, sets: &[&str]) -> State {
     let sets = [&["zookeeper.connect=zk1:2181", "policy.sites=[\"east\", \"west\"]"], sets].concat();
     let sets = sets.iter().map(|set| (*set).to_owned()).collect();
     let config = OperatorConfig::load(&Sources { sets, ..Sources::default() }).unwrap();

@@ -36,7 +36,7 @@ pub(crate) enum StepOutcome {
     Leads(EvacuationLeader),
     /// The job need not be moved, and why.
     Needless(Option<EvacuationLeader>, String),
-    /// The new leader was lost, the job leads where it was, and what became of its request.
+    /// The next leader was lost, the job leads where it was, and what became of its request.
     Returned(String),
     /// It has failed, and why.
     Failed(String),

@@ -117,13 +117,15 @@ pub(crate) fn arrived(
     match leader(state) {
         Some((leader, true)) if is_there(&leader.site) => Some(StepOutcome::Leads(leader)),
         _ if named(state).is_some_and(is_there) => None,
-        // While all servers were silent, for example. It may have been before the site was drained for the job.
-        _ if decision(state).is_some_and(|decision| {
-            let given = &decision.given;
-            let from = given.previous.as_ref().map(|previous| &previous.site);
-            given.cause == Cause::LeaderLost
-                && Some(given.decided_at_ms) >= step.begun_ms
-                && from.is_some_and(is_there)
+        // It was lost, before it took over or after; while all servers were silent, for example. That may have been before the
+        // site was drained for the job. Where nobody is named, no member there can take over.
+        _ if decision(state).is_some_and(|Slot { named, given, .. }| {
+            let is_lost = match given.cause {
+                Cause::LeaderLost => true,
+                Cause::TakeoverFailed => named.is_some(),
+                _ => false,
+            };
+            is_lost && Some(given.decided_at_ms) >= step.begun_ms
         }) =>
         {
             Some(StepOutcome::Returned(why_not.to_owned()))
@@ -174,4 +176,41 @@ fn successor(plan: &Evacuation, state: &State) -> Result<EvacuationLeader, Strin
     let place = plan.to_site.as_ref().map_or("another site".to_owned(), |to| format!("site {to}"));
     let why_not = if why_not.is_empty() { "none is there".to_owned() } else { why_not.join("; ") };
     Err(format!("no member of {place} may take over: {why_not}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+    use super::*;
+    use crate::{
+        commands::drill::checks::tests::state,
+        view::{NOW_MS, sample},
+    };
+
+    /// The outcome for a job with this decision, in the middle of its move. east-1 leads, READY.
+    fn outcome(named: &str, cause: Cause, decided_at_ms: u64) -> Option<StepOutcome> {
+        let mut plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS - 2_000);
+        plan.steps = vec![EvacuationStep::new("orders", BTreeSet::new())];
+        plan.begin(0, NOW_MS - 1_000);
+        let mut snapshot = sample(&["east-1", "west-1"]);
+        let member = snapshot.members.iter().find(|member| member.member.as_str() == named).unwrap().named();
+        let slot = &mut snapshot.elected.as_mut().unwrap().record.slots[0];
+        slot.named = Some(member);
+        (slot.given.cause, slot.given.decided_at_ms) = (cause, decided_at_ms);
+        arrived(&plan, &plan.steps[0], &state(snapshot, &[]), "why not")
+    }
+
+    #[test]
+    fn a_job_that_returns_because_its_next_leader_was_lost_is_told_from_one_that_stays() {
+        let why = || "why not".to_owned();
+        assert_eq!(outcome("west-1", Cause::Switchover, NOW_MS), None);
+        // Whether it was lost before its session ended, and whether it led, is the same.
+        for cause in [Cause::LeaderLost, Cause::TakeoverFailed] {
+            assert_eq!(outcome("east-1", cause, NOW_MS), Some(StepOutcome::Returned(why())));
+        }
+        for (cause, at_ms) in [(Cause::LeaderLost, NOW_MS - 1_500), (Cause::CalledOff, NOW_MS)] {
+            assert_eq!(outcome("east-1", cause, at_ms), Some(StepOutcome::Failed(why())));
+        }
+    }
 }
