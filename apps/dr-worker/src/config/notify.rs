@@ -27,6 +27,10 @@ choice! {
         SiteFailed = "site-failed",
         /// The failure of a site is over.
         SiteReturned = "site-returned",
+        /// The last ready standby of a site is gone.
+        StandbysLost = "standbys-lost",
+        /// A site has a ready standby again.
+        StandbysReturned = "standbys-returned",
         /// A request of an operator was refused, has failed or has expired.
         RequestFailed = "request-failed",
     }
@@ -58,7 +62,7 @@ table! {
         /// Certificates to trust instead of the system's.
         pub ca_file: Option<PathBuf> = None => optional().example("\"/etc/ssl/certs/ca-certificates.crt\"");
         /// Which of leader-changed, leader-lost, takeover-failed, hold-set, hold-ended, member-excluded, site-failed,
-        /// site-returned and request-failed; none named: all.
+        /// site-returned, standbys-lost, standbys-returned and request-failed; none named: all.
         pub events: Vec<NotifyEvent> = Vec::new() => value();
         /// How long one attempt may take.
         pub timeout: Duration = 10 * SECOND => value().within(100 * MILLISECOND..=10 * MINUTE);

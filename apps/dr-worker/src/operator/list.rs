@@ -24,9 +24,11 @@ use crate::{
     config::Sources,
     error::Error,
     view::{
-        Cluster, MemberRole, OpenRequest, UnwellSite, absence, diagnose, hold_of, statuses::WorkerStatuses,
+        Cluster, Member, MemberRole, OpenRequest, UnwellSite, absence, diagnose, hold_of,
+        statuses::WorkerStatuses,
     },
     wall::{moment, unix_ms},
+    worker::job::STANDBY_ATTRIBUTE,
 };
 
 /// The pause between two reads of `--watch`.
@@ -273,7 +275,10 @@ fn in_force(cluster: &Cluster) -> Vec<String> {
 /// The table of those that take part, and of those that should.
 fn members(cluster: &Cluster) -> String {
     let several = cluster.slots.len() > 1;
-    let described = cluster.members.iter().any(|member| !member.attributes.is_empty());
+    // The state of a standby has a line of its own.
+    let attributes =
+        |member: &Member| member.attributes.clone().into_iter().filter(|(name, _)| name != STANDBY_ATTRIBUTE);
+    let described = cluster.members.iter().any(|member| attributes(member).next().is_some());
     let members = cluster.members.iter().map(|member| {
         let accent = match member.role {
             _ if !member.health.is_fit() => Accent::Bad,
@@ -294,8 +299,7 @@ fn members(cluster: &Cluster) -> String {
             or_dash(member.http.clone()),
         ];
         if described {
-            let all: Vec<_> =
-                member.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let all: Vec<_> = attributes(member).map(|(name, value)| format!("{name}={value}")).collect();
             cells.push(or_dash((!all.is_empty()).then(|| all.join(" "))));
         }
         if several {

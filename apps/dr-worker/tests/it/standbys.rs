@@ -8,10 +8,13 @@ use nix::{
 };
 use serde_json::Value;
 
-use crate::support::{
-    Outcome, Running,
-    stage::{Stage, leads},
-    until,
+use crate::{
+    notify::{listen, names, receiver, webhook},
+    support::{
+        Outcome, Running,
+        stage::{Stage, leads},
+        until,
+    },
 };
 
 /// A program that writes what it is told, and runs on.
@@ -392,4 +395,48 @@ fn a_worker_that_is_killed_during_follow_leaves_nothing() {
 #[test]
 fn a_guard_that_is_killed_during_follow_takes_the_standby_with_it() {
     killed_during("/standbys-follow-guard", "follow", false);
+}
+
+/// By its program, and by its member; a restart is neither.
+#[test]
+fn the_loss_of_the_last_ready_standby_of_a_site_is_notified_of() {
+    let stage = Stage::new("/standbys-lost");
+    let (listener, port) = listen();
+    let got = receiver(listener, &[204]);
+    let broken = stage.dir.path().join("broken");
+    let ready = format!(
+        "job.orders.standby.ready={{ kind = \"exec\", command = [\"test\", \"!\", \"-e\", \"{}\"], interval = \"50ms\" }}",
+        broken.display()
+    );
+    let url = webhook("ops", port, &[r#"events=["standbys-lost", "standbys-returned", "leader-changed"]"#]);
+    let mut settings = vec![ready.as_str()];
+    settings.extend(url.iter().map(String::as_str));
+    let east = stage.standby_worker("east-1", "east", &settings);
+    until("the first leads", || leads(&east));
+    let mut west = stage.standby_worker("west-1", "west", &settings);
+    let published = || stage.json(&["list"])["members"][1]["attributes"]["dr.standby"].clone();
+    until("its state is published", || published() == "ready");
+    let standby = stage.standby_pid("west-1");
+
+    stage.operator(&["restart", "--standby", "west-1", "--wait"]).assert(0, &[]);
+    fs::write(&broken, "").expect("a file");
+    kill(stage.standby_pid("west-1"), Signal::SIGKILL).expect("it lives");
+    until("its loss is notified of", || names(&got) == ["leader-changed", "standbys-lost"]);
+    assert!(published().as_str().is_some_and(|text| text.starts_with("not-ready ")), "{}", published());
+    fs::remove_file(&broken).expect("it exists");
+    until("its return is notified of", || names(&got).last().is_some_and(|name| name == "standbys-returned"));
+    let body = |at: usize| got.lock().expect("no panic")[at].1.clone();
+    let (lost, returned) = (body(1), body(2));
+    let about = |event: &Value| (event["site"].clone(), event["member"].clone(), event["since_ms"].clone());
+    assert_eq!(about(&lost), ("west".into(), "west-1".into(), about(&returned).2), "{lost} {returned}");
+    assert_eq!(lost["ready_elsewhere"], 0);
+    let id = lost["id"].as_str().expect("an id");
+    assert!(id.starts_with("/standbys-lost/orders/standbys-lost/west/west-1/"), "{id}");
+
+    west.signal(Signal::SIGKILL);
+    west.ended();
+    until("the loss of the member is notified of", || names(&got).len() == 4);
+    let text = body(3)["text"].as_str().expect("a text").to_owned();
+    assert!(text.starts_with("the last ready standby of site west is gone: that of west-1 at "), "{text}");
+    assert!(leads(&east) && !is_alive(standby));
 }

@@ -8,6 +8,7 @@ mod command;
 mod event;
 mod notification;
 mod requests;
+mod standbys;
 mod webhook;
 
 use std::{
@@ -39,7 +40,7 @@ use webhook::{Failure, WebhookClient};
 /// How many ids of sent notifications are remembered.
 const REMEMBERED: usize = 256;
 
-/// How many events of requests may wait to be looked at.
+/// How many events of requests and standbys may wait to be looked at.
 const WAITING: usize = 64;
 
 /// How long after the end of a lost sender's session a new one finds what that one may not have sent.
@@ -242,15 +243,15 @@ impl JobSender {
         let Some(job) = worker.jobs().get(self.at) else { return };
         let has_elector = self.has_elector(job);
         let Ok(paths) = Paths::new(worker.root(), job.slot.name()) else { return };
-        let recent = ms(worker.config().zookeeper.session_timeout + MARGIN);
+        let patience = worker.config().zookeeper.session_timeout + MARGIN;
+        let has_standby = job.slot.standby().is_some();
         let mut status = job.election.status();
         let mut sending: Option<Sending> = None;
         loop {
             let now = status.now();
             if is_sender(&now, has_elector) {
                 let sending = sending.get_or_insert_with(|| {
-                    let since_ms = unix_ms().saturating_sub(recent);
-                    Sending::new(&session, has_elector.then(|| paths.clone()), since_ms)
+                    Sending::new(&session, has_elector.then(|| paths.clone()), patience, has_standby)
                 });
                 for event in sending.look(SeenStatus::of(&now)) {
                     self.send(&event);
@@ -260,7 +261,7 @@ impl JobSender {
             }
             let ended = async {
                 match &mut sending {
-                    Some(Sending { requests, .. }) => requests.recv().await,
+                    Some(Sending { found, .. }) => found.recv().await,
                     None => None,
                 }
             };
@@ -292,19 +293,26 @@ impl JobSender {
 struct Sending {
     before: Option<SeenStatus>,
     since_ms: u64,
-    requests: mpsc::Receiver<Event>,
-    /// Follows the requests until it is dropped.
+    /// The events that are not in the status.
+    found: mpsc::Receiver<Event>,
+    /// Follows the requests and the standbys until it is dropped.
     _follows: JoinSet<()>,
 }
 
 impl Sending {
-    fn new(session: &Session, requests_of: Option<Paths>, since_ms: u64) -> Self {
-        let (events, requests) = mpsc::channel(WAITING);
+    /// `paths`: of an election with an elector, whose members have records. What has happened within `patience` is news.
+    fn new(session: &Session, paths: Option<Paths>, patience: Duration, has_standby: bool) -> Self {
+        let since_ms = unix_ms().saturating_sub(ms(patience));
+        let (events, found) = mpsc::channel(WAITING);
         let mut follows = JoinSet::new();
-        if let Some(paths) = requests_of {
+        if let Some(paths) = paths {
+            if has_standby {
+                let (session, paths, recent) = (session.clone(), paths.clone(), (since_ms, patience));
+                follows.spawn(standbys::follow(session, paths, recent, events.clone()));
+            }
             follows.spawn(requests::follow(session.clone(), paths, since_ms, events));
         }
-        Self { before: None, since_ms, requests, _follows: follows }
+        Self { before: None, since_ms, found, _follows: follows }
     }
 
     fn look(&mut self, now: SeenStatus) -> Vec<Event> {

@@ -1,10 +1,12 @@
-//! The measured attributes of this member in one election: the values of the job's measure command, and the load of other
-//! jobs that the worker leads.
+//! The measured attributes of this member in one election: the values of the job's measure command, the load of other jobs
+//! that the worker leads, and the state of the standby.
 
 use std::collections::BTreeMap;
 
 use election_core::Election;
 use parking_lot::Mutex;
+
+use crate::worker::job::{STANDBY_ATTRIBUTE, StandbyReport};
 
 /// The measured attributes of one election. Only a change is published, because each is a write.
 #[derive(Debug)]
@@ -18,6 +20,7 @@ struct MeasuredParts {
     /// By the measure command. Its names are distinct from the others.
     by_command: BTreeMap<String, String>,
     of_jobs: BTreeMap<String, String>,
+    of_standby: Option<StandbyReport>,
     published: BTreeMap<String, String>,
 }
 
@@ -40,8 +43,17 @@ impl Measured {
         self.publish(job, &mut parts);
     }
 
+    /// Sets the attribute about the standby.
+    pub(super) fn of_standby(&self, job: &str, report: Option<StandbyReport>) {
+        let mut parts = self.parts.lock();
+        parts.of_standby = report;
+        self.publish(job, &mut parts);
+    }
+
     fn publish(&self, job: &str, parts: &mut MeasuredParts) {
-        let all: BTreeMap<_, _> = parts.by_command.clone().into_iter().chain(parts.of_jobs.clone()).collect();
+        let of_standby = parts.of_standby.map(|report| (STANDBY_ATTRIBUTE.to_owned(), report.to_string()));
+        let others = parts.of_jobs.clone().into_iter().chain(of_standby);
+        let all: BTreeMap<_, _> = parts.by_command.clone().into_iter().chain(others).collect();
         if all == parts.published {
             return;
         }

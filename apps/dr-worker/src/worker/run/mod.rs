@@ -36,6 +36,7 @@ mod session;
 mod settings;
 mod site_check;
 mod standby_requests;
+mod standby_state;
 mod task;
 mod upgrade;
 mod watch;

@@ -16,7 +16,7 @@ use super::{
     measure,
     measured::Measured,
     settings::{election, needs},
-    site_check,
+    site_check, standby_state,
     task::Task,
 };
 use crate::{
@@ -50,7 +50,8 @@ pub(super) struct JobParts {
     probing: Task,
     measuring: Option<Task>,
     checking: Option<Task>,
-    standing_by: Option<Task>,
+    /// Keeps the standby, and publishes its state.
+    standing_by: Option<[Task; 2]>,
 }
 
 impl JobParts {
@@ -63,7 +64,11 @@ impl JobParts {
             Self { slot, prober, measured, probing, measuring: None, checking: None, standing_by: None };
         parts.measuring = spec.measure.clone().map(|measure| parts.measure(measure));
         parts.checking = parts.check(spec.fitness.clone(), is_again);
-        parts.standing_by = parts.slot.standby().map(|standby| Task::spawn(Arc::clone(standby).keep()));
+        parts.standing_by = parts.slot.standby().map(|standby| {
+            let (job, publishes) = (parts.slot.name().to_owned(), Arc::clone(&parts.measured));
+            let publish = standby_state::keep(Arc::clone(standby), job, publishes);
+            [Task::spawn(Arc::clone(standby).keep()), Task::spawn(publish)]
+        });
         parts
     }
 
