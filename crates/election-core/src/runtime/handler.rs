@@ -87,8 +87,8 @@ pub trait Handler: Send + Sync + 'static {
     /// [`asks_before_moves`](Self::asks_before_moves).
     ///
     /// # Errors
-    /// Why the move is called off: this member leads on, with its token. Moves that nobody has asked for are tried again after
-    /// [`Policy::exclusion`](crate::config::Policy::exclusion).
+    /// Why the move is called off: this member leads on, with its token. A move that no operator has requested is tried again
+    /// after [`Policy::exclusion`](crate::config::Policy::exclusion).
     fn before_move(
         &self,
         leadership: &Leadership,

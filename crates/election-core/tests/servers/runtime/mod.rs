@@ -260,6 +260,22 @@ over_both_drivers! {
             }
         };
         tokio::time::timeout(SOON, published).await.expect("they are published");
+        east.election().proclaim(|member| {
+            member.priority = 7;
+            member.attributes.insert("rack".to_owned(), "r2".to_owned());
+        });
+        let proclaimed = async {
+            loop {
+                let member = world.snapshot().await.members.remove(0);
+                if member.priority == 7 && member.attributes.get("rack").is_some_and(|rack| rack == "r2") {
+                    break member;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let member = tokio::time::timeout(SOON, proclaimed).await.expect("it is proclaimed");
+        assert_eq!(member.round_trips, round_trips, "what is measured stays");
+        assert_eq!(member.attributes["load"], "8");
         assert!(east.leads());
         assert_eq!(east.status().term, term);
     }
