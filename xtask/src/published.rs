@@ -1,6 +1,7 @@
 //! The crates that can be published: whether a package of each compiles, and passes its tests, by what is in it.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
@@ -59,19 +60,55 @@ pub(crate) async fn check() -> anyhow::Result<()> {
             fs::metadata(&file).with_context(|| format!("not in the package: {}", file.display()))?;
         }
         manifest += &format!("{name} = {{ path = \"{folder}\" }}\n");
+        write_example(&unpacked, name, &folder)?;
     }
     fs::write(unpacked.join("Cargo.toml"), manifest)?;
     fs::copy(cargo::root().join("Cargo.lock"), unpacked.join("Cargo.lock"))?;
     let mut runs: Vec<Vec<&str>> = names.iter().map(|name| vec!["check", "-p", name]).collect();
     // zk-testkit's README has a session of zk-session, which its package can't depend on.
     let skipped = OF_THE_REPOSITORY.iter().flat_map(|name| ["--skip", name]);
-    let all = ["test", "--all-features", "--workspace", "--exclude", "zk-testkit", "--"].into_iter();
-    runs.push(all.chain(skipped).collect());
+    let all =
+        ["test", "--all-features", "--workspace", "--exclude", "zk-testkit", "--exclude", "example-*", "--"];
+    runs.push(all.into_iter().chain(skipped).collect());
     runs.push(vec!["test", "-p", "zk-testkit", "--lib"]);
+    let examples: Vec<String> = names.iter().map(|name| format!("{EXAMPLE}{name}")).collect();
+    let is_there = |example: &&String| unpacked.join(example).exists();
+    runs.extend(examples.iter().filter(is_there).map(|example| vec!["check", "-p", example]));
     for args in &runs {
         let mut run = cargo(args);
         succeed(run.env("CARGO_TARGET_DIR", &target).current_dir(&unpacked)).await?;
     }
+    Ok(())
+}
+
+/// What begins the name of a project with the first example of a README.
+const EXAMPLE: &str = "example-";
+
+/// Writes a project for the first example of a package's README, with the dependencies that the README names before it.
+fn write_example(unpacked: &Path, name: &str, folder: &str) -> anyhow::Result<()> {
+    let readme = fs::read_to_string(unpacked.join(folder).join("README.md"))?;
+    let Some((before, code)) = readme.split_once("```rust") else { return Ok(()) };
+    let (_, code) = code.split_once('\n').context("an example")?;
+    let (code, _) = code.split_once("```").context("the end of the example")?;
+    // What rustdoc does not show.
+    let lines = code.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
+    let mut program = lines.collect::<Vec<_>>().join("\n");
+    if !program.contains("fn main") {
+        program = format!("fn main() -> Result<(), Box<dyn std::error::Error>> {{\n{program}\n}}\n");
+    }
+    let mut manifest =
+        format!("[package]\nname = \"{EXAMPLE}{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n");
+    manifest += "\n[dependencies]\n";
+    for add in before.split('`').filter_map(|command| command.strip_prefix("cargo add ")) {
+        let add = add.trim_start_matches("--dev ");
+        let (package, features) = add.split_once(" --features ").unwrap_or((add, ""));
+        let features = features.split(',').filter(|feature| !feature.is_empty()).collect::<Vec<_>>();
+        manifest += &format!("{package} = {{ version = \"*\", features = {features:?} }}\n");
+    }
+    let project = unpacked.join(format!("{EXAMPLE}{name}"));
+    fs::create_dir_all(project.join("src"))?;
+    fs::write(project.join("Cargo.toml"), manifest)?;
+    fs::write(project.join("src/main.rs"), program)?;
     Ok(())
 }
 
