@@ -220,7 +220,7 @@ impl OwnLeadership {
             stage: HeldStage::TakingOver,
             epoch: core.epoch(),
             doubted: false,
-            consent: Consent::Unasked,
+            asks: false,
             ready_ms: None,
         };
         core.reading.memory.saw_token(Some(fencing_token));

@@ -11,7 +11,7 @@
 //! waits for none: a failover, force, the end of the lease, a failure, the own wish to leave. The decision that returns
 //! leadership keeps the leader's term and token, so nothing is stopped and nothing begins.
 
-use super::{OwnLeadership, state::*};
+use super::OwnLeadership;
 use crate::{
     engine::{
         core::Core,
@@ -30,9 +30,8 @@ impl OwnLeadership {
     pub(super) fn waits_for_consent(&mut self, core: &mut Core, reason: &StopReason) -> bool {
         let Some(term) = self.may_decline(core, reason) else { return false };
         let Some(held) = self.state.held_mut() else { return false };
-        let is_declined = matches!(held.consent, Consent::Declined(declined) if declined == term);
-        if !is_declined && held.consent != Consent::Asked {
-            held.consent = Consent::Asked;
+        let is_declined = core.own.called_off.as_ref().is_some_and(|called_off| called_off.term == term);
+        if !is_declined && !std::mem::replace(&mut held.asks, true) {
             core.note(
                 Level::Info,
                 NoteKind::Leadership,
@@ -60,8 +59,9 @@ impl OwnLeadership {
 
     /// The application has answered, with a refusal or none.
     pub(super) fn may_move(&mut self, core: &mut Core, refusal: Option<String>) {
-        let Some(held) = self.state.held_mut().filter(|held| held.consent == Consent::Asked) else { return };
-        held.consent = Consent::Unasked;
+        if !self.state.held_mut().is_some_and(|held| std::mem::take(&mut held.asks)) {
+            return;
+        }
         let Some(reason) = self.held().and_then(|held| self.is_moved(core, held)) else { return };
         let Some((mut why, term)) = refusal.zip(self.may_decline(core, &reason)) else {
             return self.stop(core, reason);
@@ -73,8 +73,5 @@ impl OwnLeadership {
             format!("calls off the move of term {term}, and leads on: {why}"),
         );
         core.own.called_off = Some(Box::new(CalledOff { term, reason: why }));
-        if let Some(held) = self.state.held_mut() {
-            held.consent = Consent::Declined(term);
-        }
     }
 }

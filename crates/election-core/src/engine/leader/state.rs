@@ -104,8 +104,9 @@ pub(crate) struct HeldLeadership {
     /// A watch reports that the leader znode is not this one any more; it is read again.
     #[serde(skip)]
     pub(super) doubted: bool,
+    /// The application is asked whether this leadership may move as planned.
     #[serde(skip)]
-    pub(super) consent: Consent,
+    pub(super) asks: bool,
     /// When it became READY, in milliseconds since the Unix epoch.
     pub(super) ready_ms: Option<u64>,
 }
@@ -118,16 +119,6 @@ pub(super) enum HeldStage {
     Announcing,
     #[default]
     Leading,
-}
-
-/// Whether the application lets this leadership move as planned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Consent {
-    #[default]
-    Unasked,
-    Asked,
-    /// It has called off the move of this term.
-    Declined(u64),
 }
 
 #[derive(Clone, Debug, Hash)]
