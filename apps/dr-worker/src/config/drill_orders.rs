@@ -15,8 +15,8 @@ table! {
     /// `[drill]`: which orders of a drill this worker obeys, and the plans of drills.
     #[derive(Clone, Debug, PartialEq)]
     pub struct DrillConfig {
-        /// The modes that this worker accepts, for each job without its own list: "rehearse", "switchover", "kill-job" (its
-        /// process), "kill-worker" (this process), "cut-site" (this worker cuts itself off for a time). The last two affect all
+        /// The modes that this worker accepts, for each job without its own list: "rehearse", "switchover", "kill-standby" (its
+        /// process), "kill-job" (its process), "kill-worker" (this process), "cut-site" (this worker cuts itself off for a time). The last two affect all
         /// jobs of the worker, so each of them has to allow them.
         pub allow: Vec<DrillMode> = SAFE.to_vec() => value();
         /// Whether something starts this worker again after "kill-worker". A systemd service is recognised without it.
@@ -83,13 +83,7 @@ impl From<DrillProbe> for Option<ReadyProbe> {
 }
 
 impl Words for DrillMode {
-    const WORDS: &[(&str, Self)] = &[
-        ("rehearse", Self::Rehearse),
-        ("switchover", Self::Switchover),
-        ("kill-job", Self::KillJob),
-        ("kill-worker", Self::KillWorker),
-        ("cut-site", Self::CutSite),
-    ];
+    const WORDS: &[(&str, Self)] = Self::WORDS;
 }
 
 /// What moves nothing, and what an operator with access to ZooKeeper can do without a drill.

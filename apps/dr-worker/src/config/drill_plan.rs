@@ -19,9 +19,10 @@ table! {
     pub struct DrillPlan {
         /// The job.
         pub job: String = String::new() => required("the job whose failover is practised").example("\"orders\"");
-        /// What is practised: "rehearse" (moves nothing), "switchover", "kill-job", "kill-worker" or "cut-site".
+        /// What is practised: "rehearse" and "kill-standby" (move nothing), "switchover", "kill-job", "kill-worker" or
+        /// "cut-site".
         pub mode: DrillMode = DrillMode::Rehearse => value().example("\"switchover\"");
-        /// Who takes over, or rehearses.
+        /// Who takes over, or carries it out.
         pub to: Target = Target::Any => flat_as(DrillTargetKeys::default());
         /// Move the job back at the end.
         pub back: bool = false => value().example("true");
@@ -60,7 +61,7 @@ table! {
 
 table! {
     struct DrillTargetKeys {
-        /// The member that takes over, or rehearses. Default: as the policy decides.
+        /// The member that takes over, rehearses, or kills its standby. Default: as the policy decides.
         to: Option<MemberId> = None => optional();
         /// The site that it is in. Default: as the policy decides.
         to_site: Option<SiteId> = None => optional().example("\"west\"");
@@ -117,8 +118,8 @@ impl DrillPlan {
     }
 
     fn check(&mut self, section: &mut Section<'_>) {
-        if self.back && self.mode == DrillMode::Rehearse {
-            section.problem("back", "a rehearsal moves nothing, so there is nothing to move back");
+        if self.back && self.mode.spares_leader() {
+            section.problem("back", "this mode moves nothing, so there is nothing to move back");
         }
     }
 }

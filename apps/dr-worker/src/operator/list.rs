@@ -28,7 +28,7 @@ use crate::{
         statuses::WorkerStatuses,
     },
     wall::{moment, unix_ms},
-    worker::job::STANDBY_ATTRIBUTE,
+    znodes::STANDBY_ATTRIBUTE,
 };
 
 /// The pause between two reads of `--watch`.

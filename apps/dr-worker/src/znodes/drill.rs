@@ -39,7 +39,7 @@ pub struct DrillOrder {
     pub until_ms: u64,
     /// What is practised.
     pub mode: DrillMode,
-    /// The members that carry it out: of a rehearsal the standby members, of `kill-job` and `kill-worker` the leader, of
+    /// The members that carry it out: of a rehearsal and of `kill-standby` the standby members, of `kill-job` and `kill-worker` the leader, of
     /// `cut-site` all workers of the site. Of a switchover those that are to agree to it; a request moves the leadership.
     /// Other members only probe.
     #[serde(default)]
@@ -55,40 +55,63 @@ pub struct DrillOrder {
     pub probe: bool,
 }
 
-/// What a drill practises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DrillMode {
+/// Declares the modes: name, word in records, commands and configuration, and what it means.
+macro_rules! modes {
+    ($($(#[doc = $doc:literal])* $mode:ident = $word:literal,)*) => {
+        /// What a drill practises.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum DrillMode {
+            $($(#[doc = $doc])* #[serde(rename = $word)] $mode,)*
+            /// One that this program does not know. A member refuses it.
+            #[serde(rename = "unknown", other)]
+            Unknown,
+        }
+
+        impl DrillMode {
+            /// All modes that this program knows.
+            pub const ALL: &[Self] = &[$(Self::$mode),*];
+
+            /// The same with their words.
+            pub const WORDS: &[(&str, Self)] = &[$(($word, Self::$mode)),*];
+
+            /// Its name in records, commands and configuration.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$mode => $word,)*
+                    Self::Unknown => "unknown",
+                }
+            }
+
+            /// What it means, in a sentence.
+            pub const fn describe(self) -> &'static str {
+                match self {
+                    $(Self::$mode => concat!($($doc),*),)*
+                    Self::Unknown => "",
+                }
+            }
+        }
+    };
+}
+
+modes! {
     /// A standby member starts the job without a token and stops it again. The leader serves on.
-    Rehearse,
+    Rehearse = "rehearse",
     /// A request moves the leadership. The members only agree to it and probe.
-    Switchover,
+    Switchover = "switchover",
+    /// A member that does not lead kills the process of its standby. The leader serves on.
+    KillStandby = "kill-standby",
     /// The leader kills its job's main process.
-    KillJob,
+    KillJob = "kill-job",
     /// The leader's worker kills itself.
-    KillWorker,
+    KillWorker = "kill-worker",
     /// The workers of a site answer nothing and use no connection to ZooKeeper for a time.
-    CutSite,
-    /// One that this program does not know. A member refuses it.
-    #[serde(other)]
-    Unknown,
+    CutSite = "cut-site",
 }
 
 impl DrillMode {
-    /// All modes that this program knows.
-    pub const ALL: [Self; 5] =
-        [Self::Rehearse, Self::Switchover, Self::KillJob, Self::KillWorker, Self::CutSite];
-
-    /// Its name in records, commands and configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rehearse => "rehearse",
-            Self::Switchover => "switchover",
-            Self::KillJob => "kill-job",
-            Self::KillWorker => "kill-worker",
-            Self::CutSite => "cut-site",
-            Self::Unknown => "unknown",
-        }
+    /// Whether the leader serves on: a member that does not lead carries it out alone.
+    pub const fn spares_leader(self) -> bool {
+        matches!(self, Self::Rehearse | Self::KillStandby)
     }
 }
 
@@ -205,7 +228,7 @@ pub enum DrillState {
     Refused,
     /// It has begun: the rehearsal's job starts; the job, the worker or the connections are about to be killed or cut.
     Started,
-    /// The rehearsal's job is ready.
+    /// The rehearsal's job is ready, or the standby that was killed is ready again.
     Ready,
     /// It has carried the order out, and everything is as before: the rehearsal's job has ended, the cut is over, the
     /// worker runs again. Final.
@@ -483,7 +506,7 @@ mod tests {
         let text = r#"{"v":1,"run":"x","at_ms":1,"until_ms":2,"mode":"flood","more":[1]}"#;
         let order = DrillOrder::decode("/o", text.as_bytes()).unwrap();
         assert_eq!((order.mode, order.members.len(), order.probe), (DrillMode::Unknown, 0, false));
-        for mode in DrillMode::ALL {
+        for &mode in DrillMode::ALL {
             let text = format!("\"{}\"", mode.as_str());
             assert_eq!(serde_json::from_str::<DrillMode>(&text).unwrap(), mode);
         }

@@ -1,5 +1,5 @@
 //! What only workers write: below an election overlays of the configuration, drills, and that a leader's program is halted;
-//! beside the elections evacuations.
+//! beside the elections evacuations; and what a member publishes of its standby.
 
 #[cfg(test)]
 mod bounds_tests;
@@ -12,12 +12,14 @@ pub(crate) mod overlays;
 mod paths;
 #[cfg(test)]
 mod reference;
+mod standby_report;
 
 pub use drill::{DrillAnswer, DrillMode, DrillOrder, DrillOutage, DrillProbes, DrillState, DrillStep};
 pub use evacuation::{Evacuation, EvacuationLeader, EvacuationState, EvacuationStep};
 pub use halted::{Halted, HaltedProgram};
 pub use overlay::{NewOverlay, Overlay};
 pub(crate) use paths::{PLANS, WorkerPaths};
+pub(crate) use standby_report::{STANDBY_ATTRIBUTE, StandbyReport};
 
 /// The children of an election that [`election_admin::forget`] finds beside its own.
 pub(crate) const PARTS: [&str; 3] = ["config", "drill", "halted"];

@@ -440,3 +440,53 @@ fn the_loss_of_the_last_ready_standby_of_a_site_is_notified_of() {
     assert!(text.starts_with("the last ready standby of site west is gone: that of west-1 at "), "{text}");
     assert!(leads(&east) && !is_alive(standby));
 }
+
+#[test]
+fn drills_kill_a_standby_and_have_one_promoted() {
+    let stage = Stage::new("/standbys-drills");
+    let promote = format!("job.orders.standby.promote={}", change("promote", "$DR_TERM"));
+    let settings = [
+        promote.as_str(),
+        r#"drill.allow=["rehearse", "kill-standby", "kill-job"]"#,
+        "job.orders.restart.max=0",
+    ];
+    let east = stage.standby_worker("east-1", "east", &settings);
+    until("the first leads", || leads(&east));
+    let west = stage.standby_worker("west-1", "west", &settings);
+    let published = || stage.json(&["list"])["members"][1]["attributes"]["dr.standby"].clone();
+    until("the standby is ready", || published() == "ready");
+    let drill = |more: &[&str]| {
+        stage.operator(
+            &[&["--set", "policy.min_tenure=0s", "--output", "json", "drill", "--yes"], more].concat(),
+        )
+    };
+    drill(&[])
+        .assert(75, &["west-1 refuses: a standby of the job runs here: set job.orders.rehearsal.command"]);
+
+    let (leader, before) = (stage.last_pid("east-1", "leader"), stage.standby_pid("west-1"));
+    let killed = drill(&["--mode", "kill-standby", "--to-site", "west"]);
+    killed.assert(0, &[]);
+    let report: Value = serde_json::from_str(&killed.stdout).expect("a report");
+    let sentence = report["sentence"].as_str().expect("a sentence");
+    assert!(sentence.starts_with("the standby of west-1 was killed, and ready again after "), "{sentence}");
+    assert!(sentence.ends_with("; east-1 of site east leads on"), "{sentence}");
+    assert!(
+        report["phases"]["takeover_ms"].as_u64().is_some_and(|took| took >= 1000),
+        "after its backoff: {report:#}"
+    );
+    assert_eq!((&report["to"]["member"], &report["moves"]), (&"west-1".into(), &serde_json::json!([])));
+    let after = stage.standby_pid("west-1");
+    assert!(after != before && !is_alive(before) && is_alive(after));
+    assert!(leads(&east) && stage.last_pid("east-1", "leader") == leader);
+
+    let killed = drill(&["--mode", "kill-job", "--to-site", "west"]);
+    killed.assert(0, &[]);
+    let report: Value = serde_json::from_str(&killed.stdout).expect("a report");
+    let check =
+        report["checks"].as_array().and_then(|all| all.iter().find(|check| check["name"] == "standbys"));
+    assert_eq!(check.map(|check| &check["sentence"]), Some(&"the standby of west-1 is ready".into()));
+    assert_eq!(report["moves"][0]["to"]["member"], "west-1", "{report:#}");
+    assert!(report["outage_ms"].as_u64().is_some_and(|outage| outage > 0), "{report:#}");
+    assert!(leads(&west) && is_alive(after), "the same process leads");
+    assert!(stage.written("west-1").iter().any(|line| line == "promote 2"), "{:?}", stage.written("west-1"));
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::znodes::DrillMode;
+use crate::znodes::{DrillMode, STANDBY_ATTRIBUTE, StandbyReport};
 use election_core::{
     config::{MemberId, SiteId},
     internals::{
@@ -69,6 +69,18 @@ impl State {
         self.others(plan).filter(|other| other.rank.is_some() && self.is_target(plan, other)).collect()
     }
 
+    /// Those of them whose standby is ready.
+    pub(crate) fn ready_standbys(&self, plan: &DrillPlan) -> Vec<&MemberId> {
+        let members = self.candidates(plan).into_iter().map(|candidate| &candidate.member);
+        members.filter(|member| self.standby(member) == Some(StandbyReport::Ready)).collect()
+    }
+
+    /// What a member publishes of its standby.
+    fn standby(&self, member: &MemberId) -> Option<StandbyReport> {
+        let member = self.cluster.members.iter().find(|known| known.member == *member)?;
+        StandbyReport::read(member.attributes.get(STANDBY_ATTRIBUTE)?)
+    }
+
     /// The members besides the leader, in the order in which they follow in such a drill.
     fn others(&self, plan: &DrillPlan) -> impl Iterator<Item = &Candidate> {
         let slots = self.explained.slots.iter().take(1);
@@ -118,7 +130,7 @@ type Part = fn(&State, &DrillPlan) -> Result<String, String>;
 
 /// All checks of a drill by this plan. It may run if all have passed.
 pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<DrillCheck> {
-    let parts: [(&str, Part); 15] = [
+    let parts: [(&str, Part); 16] = [
         ("calendar", calendar),
         ("election", election),
         ("leader", leader),
@@ -132,6 +144,7 @@ pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<DrillCheck> {
         ("tenure", tenure),
         ("target", in_target),
         ("candidates", candidates),
+        ("standbys", standbys),
         ("lag", lag),
         ("prediction", prediction),
     ];
@@ -300,7 +313,7 @@ fn quorum(state: &State, plan: &DrillPlan) -> Result<String, String> {
         ));
     }
     if let Some(down) = lost.iter().find(|lost| !lost.down.is_empty())
-        && plan.mode != DrillMode::Rehearse
+        && !plan.mode.spares_leader()
     {
         return Err(format!("{down}; start it before a drill"));
     }
@@ -321,7 +334,7 @@ fn tenure(state: &State, plan: &DrillPlan) -> Result<String, String> {
     let since_ms = leader.ready_ms.unwrap_or(leader.since_ms);
     let settled_ms = since_ms.saturating_add(ms(state.min_tenure));
     let since = moment(since_ms);
-    if plan.mode == DrillMode::Rehearse || settled_ms <= state.unix_ms {
+    if plan.mode.spares_leader() || settled_ms <= state.unix_ms {
         return Ok(format!("{} has led since {since}", leader.member));
     }
     let least = in_words(state.min_tenure);
@@ -335,9 +348,7 @@ fn in_target(state: &State, plan: &DrillPlan) -> Result<String, String> {
         (_, DrillMode::Unknown) => Err("this program does not know the mode".to_owned()),
         (Target::Any, _) | (_, DrillMode::KillJob) => Ok(String::new()),
         (Target::Member(to), _) if to == member => Err(format!("{member} leads already")),
-        (Target::Member(_), DrillMode::Rehearse) | (Target::Site(_), DrillMode::Rehearse) => {
-            Ok(String::new())
-        }
+        (Target::Member(_) | Target::Site(_), mode) if mode.spares_leader() => Ok(String::new()),
         (Target::Site(to), _) if to == site => Err(format!("the job is in site {site} already, on {member}")),
         _ => Ok(format!("the job is outside of {}, on {member} of site {site}", target(&plan.to))),
     }
@@ -357,6 +368,22 @@ fn candidates(state: &State, plan: &DrillPlan) -> Result<String, String> {
     }
     let names: Vec<_> = fit.iter().map(|fit| fit.member.as_str()).collect();
     Ok(format!("{} may take over, target {target}", names.join(", ")))
+}
+
+/// A fault is no practice where nothing could be promoted. A job without standbys publishes none.
+fn standbys(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    let has_some = state.cluster.members.iter().any(|member| state.standby(&member.member).is_some());
+    let is_needed = match plan.mode {
+        DrillMode::KillStandby => true,
+        DrillMode::Rehearse | DrillMode::Switchover | DrillMode::Unknown => false,
+        DrillMode::KillJob | DrillMode::KillWorker | DrillMode::CutSite => has_some,
+    };
+    let ready: Vec<_> = state.ready_standbys(plan).into_iter().map(MemberId::as_str).collect();
+    match ready[..] {
+        _ if !is_needed => Ok(String::new()),
+        [] => Err(format!("no standby is ready, target {}", target(&plan.to))),
+        _ => Ok(format!("the standby of {} is ready", ready.join(", "))),
+    }
 }
 
 fn lag(state: &State, plan: &DrillPlan) -> Result<String, String> {

@@ -17,6 +17,17 @@ fn four() -> Snapshot {
     sample(&["east-1", "east-2", "west-1", "west-2"])
 }
 
+/// Members that publish this of their standbys.
+fn with_standbys(all: &[(&str, &str)]) -> Snapshot {
+    let mut snapshot = four();
+    for (id, text) in all {
+        let mut members = snapshot.members.iter_mut();
+        let member = members.find(|member| member.member.as_str() == *id).unwrap();
+        member.attributes.insert(STANDBY_ATTRIBUTE.to_owned(), (*text).to_owned());
+    }
+    snapshot
+}
+
 fn plan(mode: DrillMode, to: &str) -> DrillPlan {
     let to = match to {
         "" => Target::Any,
@@ -50,8 +61,8 @@ const NONE: [&str; 0] = [];
 
 #[test]
 fn a_calm_election_passes_every_check_of_every_mode() {
-    let state = state(four(), &[]);
-    for mode in DrillMode::ALL {
+    let state = state(with_standbys(&[("west-1", "not-ready 7"), ("west-2", "ready")]), &[]);
+    for &mode in DrillMode::ALL {
         let plan = plan(mode, "west");
         assert_eq!(failed(&state, &plan), NONE, "{mode:?}");
         let names: Vec<_> = state.candidates(&plan).iter().map(|found| found.member.as_str()).collect();
@@ -115,6 +126,29 @@ fn each_reason_against_a_drill_is_a_sentence() {
     let mut moved = four();
     moved.leader_znodes[0].as_mut().unwrap().record.ready_ms = Some(NOW_MS - 1);
     assert_eq!(failed(&state(moved, &[]), &plan(DrillMode::Rehearse, "west")), NONE);
+}
+
+#[test]
+fn a_fault_needs_a_standby_that_is_ready_if_the_job_has_standbys() {
+    use DrillMode::{KillJob, KillStandby, KillWorker, Rehearse, Switchover};
+    let sentence = |all: &[(&str, &str)], mode| {
+        let checks = check(&state(with_standbys(all), &[]), &plan(mode, "west"));
+        let found = checks.into_iter().find(|check| check.name == "standbys");
+        found.map(|check| (check.passed, check.sentence))
+    };
+    let (lost, ready) = ([("east-2", "ready"), ("west-1", "not-ready 7")], [("west-2", "ready")]);
+    for mode in [KillStandby, KillJob, KillWorker] {
+        assert_eq!(sentence(&ready, mode), Some((true, "the standby of west-2 is ready".to_owned())));
+        assert_eq!(sentence(&lost, mode), Some((false, "no standby is ready, target site west".to_owned())));
+    }
+    assert_eq!(
+        (sentence(&[], KillJob), sentence(&lost, Switchover), sentence(&lost, Rehearse)),
+        (None, None, None)
+    );
+    assert!(sentence(&[], KillStandby).is_some_and(|(passed, _)| !passed), "the job has none");
+    let state = state(with_standbys(&ready), &[]);
+    let ready = state.ready_standbys(&plan(KillStandby, ""));
+    assert_eq!(ready.into_iter().map(MemberId::as_str).collect::<Vec<_>>(), ["west-2"]);
 }
 
 #[test]
@@ -187,7 +221,7 @@ fn a_site_is_not_cut_off_if_the_quorum_would_be_lost_with_it() {
     };
     let lost =
         "the loss of site east loses the quorum: 1 of 3 voting servers would be left, and 2 are needed";
-    for mode in DrillMode::ALL {
+    for &mode in DrillMode::ALL {
         expect(None, mode, true, "zookeeper.sites does not name");
         expect(
             Some(quorum(["east", "west", "third"], true)),
@@ -199,7 +233,7 @@ fn a_site_is_not_cut_off_if_the_quorum_would_be_lost_with_it() {
         let is_cut = mode == DrillMode::CutSite;
         expect(Some(quorum(["east", "east", "west"], true)), mode, !is_cut, lost);
         expect(Some(quorum(["west", "west", "east"], true)), mode, true, "this drill does not show that");
-        let is_rehearsal = mode == DrillMode::Rehearse;
+        let is_rehearsal = mode.spares_leader();
         expect(Some(quorum(["east", "west", "third"], false)), mode, is_rehearsal, "while zk3 is down");
     }
     let unknown = Quorum { voters: 3, elsewhere: 1, lost: Vec::new() };

@@ -68,7 +68,7 @@ pub(super) fn assemble(
             of_change(change, evidence, &probes, begun.started_ms, until)
         })
         .collect();
-    let rehearsed = course.script().carriers.first().filter(|_| plan.mode == DrillMode::Rehearse);
+    let rehearsed = course.script().carriers.first().filter(|_| plan.mode.spares_leader());
     let rehearsed =
         rehearsed.and_then(|member| evidence.answers.iter().find(|answer| answer.member == *member));
     let phases = match (moves.first(), course.restarted()) {
@@ -211,7 +211,7 @@ fn outage(mode: DrillMode, moves: &[DrillMove], phases: &Phases, probes: &[Probe
     }
     match mode {
         // Nothing is known of the leader, which serves on.
-        DrillMode::Rehearse => None,
+        mode if mode.spares_leader() => None,
         DrillMode::KillJob if moves.is_empty() => phases.takeover_ms,
         _ => {
             let out = |change: &DrillMove| {
@@ -239,6 +239,7 @@ fn objectives(report: &DrillReport, wanted: &Objectives, evidence: &Evidence) ->
     if let Some(rto) = wanted.rto {
         let (measured_ms, what) = match (report.mode, report.probes.is_empty()) {
             (DrillMode::Rehearse, _) => (report.phases.takeover_ms, "the rehearsed start took"),
+            (DrillMode::KillStandby, _) => (report.phases.takeover_ms, "the new start of the standby took"),
             (_, false) => (report.outage_ms, "the longest outage that a site saw was"),
             (_, true) => (report.outage_ms, "by the records of the election the outage was"),
         };

@@ -51,6 +51,7 @@ impl Drill<'_> {
         let first = || state.candidates(plan).first().map(|candidate| candidate.member.clone());
         let carriers = match plan.mode {
             DrillMode::Rehearse => vec![first()?],
+            DrillMode::KillStandby => vec![(*state.ready_standbys(plan).first()?).clone()],
             DrillMode::Switchover => vec![leader.member.clone(), first()?],
             DrillMode::CutSite => {
                 let of_site = state.cluster.members.iter().filter(|member| member.site == leader.site);
@@ -71,7 +72,7 @@ impl Drill<'_> {
             carriers,
             process,
             back: plan.back,
-            stay: if plan.mode == DrillMode::Rehearse { Duration::ZERO } else { plan.terms.stay },
+            stay: if plan.mode.spares_leader() { Duration::ZERO } else { plan.terms.stay },
             limit: plan.longest(),
             agree_within: AGREE_WITHIN,
             baseline: BASELINE,

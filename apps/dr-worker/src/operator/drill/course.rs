@@ -196,8 +196,8 @@ impl Course {
 
     /// Waits for what the order brings about.
     fn wait(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
-        if self.script.mode == DrillMode::Rehearse {
-            return self.wait_for_rehearsal(seen, at);
+        if self.script.mode.spares_leader() {
+            return self.wait_beside_leader(seen, at);
         }
         let leader = seen.leader.as_ref().filter(|leader| leader.is_ready)?;
         if leader.term > self.leader.term {
@@ -219,7 +219,7 @@ impl Course {
         None
     }
 
-    fn wait_for_rehearsal(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
+    fn wait_beside_leader(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
         let member = self.script.carriers.first()?.clone();
         let answer = seen.answer(&member)?;
         let took = |from, to| {
@@ -227,7 +227,14 @@ impl Course {
             Some(in_words(Duration::from_millis(to.after_ms.saturating_sub(from.after_ms))))
         };
         if answer.step(DrillState::Ended).is_some() {
+            let leader = &self.leader.who;
             let result = match took(DrillState::Started, DrillState::Ready) {
+                Some(took) if self.script.mode == DrillMode::KillStandby => (
+                    DrillOutcome::Passed,
+                    format!(
+                        "the standby of {member} was killed, and ready again after {took}; {leader} leads on"
+                    ),
+                ),
                 Some(took) => (
                     DrillOutcome::Passed,
                     format!(

@@ -18,7 +18,7 @@ mod timeline;
 mod trace;
 
 use crate::znodes::DrillMode;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 use election_core::{
     Paths,
     config::{MemberId, SiteId},
@@ -75,20 +75,20 @@ struct DrillRunArguments {
     /// What is practised [default: rehearse].
     ///
     /// rehearse: a standby member starts the job without a token, and stops it again; nothing is moved. switchover: the
-    /// job moves. kill-job: its process is killed. kill-worker: the leader's worker is killed. cut-site: the workers of the
+    /// job moves. kill-standby: the process of a standby is killed; nothing is moved. kill-job: its process is killed. kill-worker: the leader's worker is killed. cut-site: the workers of the
     /// leader's site are cut off from ZooKeeper for a time.
     #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true)]
-    mode: Option<Practice>,
+    mode: Option<DrillMode>,
     /// Plan: [drill.NAME], or [plan.NAME] of a site.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["mode", "job", "to", "to_site", "back"])]
     plan: Option<String>,
     /// Job [default: the only one].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    /// Member that takes over or rehearses.
+    /// Member that takes over, rehearses or kills its standby.
     #[arg(long, value_name = "MEMBER", conflicts_with = "to_site")]
     to: Option<MemberId>,
-    /// Site that takes over or rehearses.
+    /// The site of that member.
     #[arg(long, value_name = "SITE")]
     to_site: Option<SiteId>,
     /// Move the job back at the end.
@@ -134,30 +134,13 @@ struct DrillShowArguments {
     plan: Option<String>,
 }
 
-/// The modes on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Practice {
-    /// Start the job on a standby member without a token.
-    Rehearse,
-    /// Move leadership as `switchover` does.
-    Switchover,
-    /// Kill the job's process on its leader.
-    KillJob,
-    /// Kill the leader's worker.
-    KillWorker,
-    /// Cut the workers of the leader's site off from ZooKeeper.
-    CutSite,
-}
+impl ValueEnum for DrillMode {
+    fn value_variants<'a>() -> &'a [Self] {
+        Self::ALL
+    }
 
-impl Practice {
-    const fn mode(self) -> DrillMode {
-        match self {
-            Self::Rehearse => DrillMode::Rehearse,
-            Self::Switchover => DrillMode::Switchover,
-            Self::KillJob => DrillMode::KillJob,
-            Self::KillWorker => DrillMode::KillWorker,
-            Self::CutSite => DrillMode::CutSite,
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()).help(self.describe().trim_start()))
     }
 }
 
@@ -191,9 +174,9 @@ impl DrillRunArguments {
             let plan = planned(operator, name)?;
             return Ok((Some(name.clone()), plan));
         }
-        let mode = self.mode.map_or(DrillMode::Rehearse, Practice::mode);
-        if self.back && mode == DrillMode::Rehearse {
-            return Err(Error::Usage("--back: a rehearsal moves nothing".to_owned()));
+        let mode = self.mode.unwrap_or(DrillMode::Rehearse);
+        if self.back && mode.spares_leader() {
+            return Err(Error::Usage(format!("--back: {} moves nothing", mode.as_str())));
         }
         let to = match (&self.to, &self.to_site) {
             (Some(member), _) => Target::Member(member.clone()),
@@ -327,6 +310,7 @@ fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(),
             "a second copy of the job's program starts on a standby, while the first one runs"
         }
         DrillMode::Switchover => "the job moves",
+        DrillMode::KillStandby => "a standby is killed, and started again",
         DrillMode::KillJob => "the job is killed on its leader",
         DrillMode::KillWorker => "the leader's worker is killed",
         DrillMode::CutSite => "all workers of the leader's site are cut off from ZooKeeper",

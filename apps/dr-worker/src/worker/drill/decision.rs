@@ -21,6 +21,10 @@ pub(super) struct DrillFacts<'a> {
     pub(super) is_restarted: bool,
     /// The main process of the job.
     pub(super) process: Option<u32>,
+    /// The main process of its standby, if that is ready.
+    pub(super) standby: Option<u32>,
+    /// A standby runs here, and there is no other program for a rehearsal.
+    pub(super) lacks_rehearsal: bool,
 }
 
 /// What a member has to do.
@@ -36,6 +40,8 @@ pub(super) enum Duty {
     Rehearse,
     /// To kill this process.
     KillJob(u32),
+    /// To kill this process of its standby.
+    KillStandby(u32),
     /// To kill itself.
     KillWorker,
     /// To cut itself off.
@@ -49,12 +55,13 @@ pub(super) fn duty(order: &DrillOrder, facts: &DrillFacts<'_>) -> Duty {
     }
     match hindrance(order.mode, facts) {
         Some(reason) => Duty::Refuse(reason),
-        None => match (order.mode, facts.process) {
-            (DrillMode::Rehearse, _) => Duty::Rehearse,
-            (DrillMode::KillWorker, _) => Duty::KillWorker,
-            (DrillMode::CutSite, _) => Duty::Cut,
-            (DrillMode::KillJob, Some(process)) => Duty::KillJob(process),
-            (DrillMode::KillJob | DrillMode::Switchover | DrillMode::Unknown, _) => Duty::Agree,
+        None => match order.mode {
+            DrillMode::Rehearse => Duty::Rehearse,
+            DrillMode::KillWorker => Duty::KillWorker,
+            DrillMode::CutSite => Duty::Cut,
+            DrillMode::KillStandby => facts.standby.map_or(Duty::Agree, Duty::KillStandby),
+            DrillMode::KillJob => facts.process.map_or(Duty::Agree, Duty::KillJob),
+            DrillMode::Switchover | DrillMode::Unknown => Duty::Agree,
         },
     }
 }
@@ -88,6 +95,15 @@ fn hindrance(mode: DrillMode, facts: &DrillFacts<'_>) -> Option<String> {
         DrillMode::Rehearse if !matches!(role, Role::Standby | Role::Excluded) => {
             Some(format!("this member is {role}; only a standby member rehearses"))
         }
+        DrillMode::Rehearse if facts.lacks_rehearsal => {
+            Some(format!("a standby of the job runs here: set job.{job}.rehearsal.command"))
+        }
+        DrillMode::KillStandby if !matches!(role, Role::Standby | Role::Excluded) => {
+            Some(format!("this member is {role}; only a member that does not lead has a standby"))
+        }
+        DrillMode::KillStandby if facts.standby.is_none() => {
+            Some("no standby of the job is ready on this member".to_owned())
+        }
         DrillMode::KillJob if role != Role::Leader => {
             Some(format!("this member is {role}, and not the leader"))
         }
@@ -102,6 +118,10 @@ pub(super) fn after_restart(mode: DrillMode, state: DrillState) -> Option<(Drill
     match (mode, state) {
         (DrillMode::Rehearse, DrillState::Started | DrillState::Ready) => {
             Some((DrillState::Failed, "the worker was restarted or upgraded during the rehearsal".to_owned()))
+        }
+        (DrillMode::KillStandby, DrillState::Started) => {
+            let why = "the worker was restarted or upgraded before its standby was ready again";
+            Some((DrillState::Failed, why.to_owned()))
         }
         (_, DrillState::Started | DrillState::Ready) => {
             Some((DrillState::Ended, "the worker was started again".to_owned()))
@@ -124,6 +144,9 @@ pub(super) fn at_end(
         DrillState::Accepted => failed("the drill has ended before this member began"),
         DrillState::Started if order.mode == DrillMode::Rehearse => {
             failed("the drill has ended before the job was ready")
+        }
+        DrillState::Started if order.mode == DrillMode::KillStandby => {
+            failed("the drill has ended before the standby was ready again")
         }
         DrillState::Started | DrillState::Ready => Some((DrillState::Ended, None)),
         DrillState::Refused | DrillState::Ended | DrillState::Failed | DrillState::Unknown => None,
@@ -159,11 +182,13 @@ mod tests {
             job: "orders",
             me,
             role: Role::Standby,
-            allowed: &DrillMode::ALL,
+            allowed: DrillMode::ALL,
             vetoed_by: None,
             rehearses: true,
             is_restarted: true,
             process: None,
+            standby: None,
+            lacks_rehearsal: false,
         }
     }
 
@@ -187,6 +212,7 @@ mod tests {
         let leads = |facts: &mut DrillFacts<'_>| (facts.role, facts.process) = (Role::Leader, Some(7));
         assert_eq!(played(Rehearse, |_| {}), Duty::Rehearse);
         assert_eq!(played(Switchover, |_| {}), Duty::Agree);
+        assert_eq!(played(DrillMode::KillStandby, |facts| facts.standby = Some(8)), Duty::KillStandby(8));
         assert_eq!(played(KillJob, leads), Duty::KillJob(7));
         assert_eq!(played(KillWorker, leads), Duty::KillWorker);
         assert_eq!(played(CutSite, |_| {}), Duty::Cut);
@@ -197,7 +223,7 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_reason() {
-        use DrillMode::{CutSite, KillJob, KillWorker, Rehearse, Unknown};
+        use DrillMode::{CutSite, KillJob, KillStandby, KillWorker, Rehearse, Unknown};
         for (role, word) in [
             (Role::Leader, "leader"),
             (Role::TakingOver, "taking-over"),
@@ -206,6 +232,10 @@ mod tests {
             assert!(refused(Rehearse, |facts| facts.role = role).contains(word));
         }
         assert!(refused(Rehearse, |facts| facts.rehearses = false).contains("rehearsal.enabled"));
+        assert!(refused(Rehearse, |facts| facts.lacks_rehearsal = true).contains("rehearsal.command"));
+        assert!(refused(KillStandby, |_| {}).contains("no standby of the job is ready"));
+        let leads = |facts: &mut DrillFacts<'_>| (facts.role, facts.standby) = (Role::Leader, Some(8));
+        assert!(refused(KillStandby, leads).contains("this member is leader"));
         assert!(refused(KillJob, |_| {}).contains("not the leader"));
         assert!(refused(KillJob, |facts| facts.role = Role::Leader).contains("no process"));
         assert!(refused(KillWorker, |facts| facts.is_restarted = false).contains("drill.restarted"));
@@ -219,10 +249,10 @@ mod tests {
     fn nothing_is_done_twice() {
         use DrillState::{Accepted, Ended, Failed, Ready, Refused, Started};
         let after = |mode, state| after_restart(mode, state).map(|(state, _)| state);
-        for mode in DrillMode::ALL {
+        for &mode in DrillMode::ALL {
             assert_eq!(after(mode, Accepted), None, "it was not begun");
             assert_eq!(after(mode, Refused), None);
-            let expected = if mode == DrillMode::Rehearse { Failed } else { Ended };
+            let expected = if mode.spares_leader() { Failed } else { Ended };
             assert_eq!(after(mode, Started), Some(expected));
         }
         assert_eq!(after(DrillMode::Rehearse, Ready), Some(Failed));
@@ -242,6 +272,8 @@ mod tests {
         assert_eq!(end(rehearse, "west-1", Some(Ready)), Some(Ended));
         assert_eq!(end(DrillMode::Switchover, "west-1", Some(Accepted)), Some(Ended));
         assert_eq!(end(DrillMode::CutSite, "west-1", Some(Started)), Some(Ended));
+        assert_eq!(end(DrillMode::KillStandby, "west-1", Some(Started)), Some(Failed));
+        assert_eq!(end(DrillMode::KillStandby, "west-1", Some(Ready)), Some(Ended));
         for last in [Refused, Ended, Failed] {
             assert_eq!(end(rehearse, "west-1", Some(last)), None);
         }

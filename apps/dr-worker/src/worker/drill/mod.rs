@@ -24,6 +24,7 @@ use election_core::{
     internals::record::Record as _,
     status::Role,
 };
+use job_guard::ProcessState;
 use zk_session::{BootTime, DataWatch, Session, sleep_until};
 
 use super::state::{Job, JobSlot, Worker};
@@ -164,7 +165,9 @@ impl Drills {
         let own = |job: &&JobConfig| job.name() == self.slot.name();
         let spec = config.jobs.iter().find(own).map(|job| &job.spec);
         let vetoes = |job: &&JobConfig| !own(job) && !job.spec.drill.allow.contains(&order.mode);
-        let process = self.slot.process();
+        let (process, standby) = (self.slot.process(), self.slot.standby());
+        let ready = standby.and_then(|standby| standby.process());
+        let ready = ready.filter(|process| process.state == ProcessState::Running);
         DrillFacts {
             job: self.slot.name(),
             me: &self.me,
@@ -174,6 +177,8 @@ impl Drills {
             rehearses: spec.is_some_and(|spec| spec.rehearsal.enabled),
             is_restarted: config.drill.restarted || is_main_process_of_service(),
             process: process.pid.filter(|_| self.slot.running().is_some()),
+            standby: ready.and_then(|process| process.pid),
+            lacks_rehearsal: standby.is_some() && spec.is_some_and(|spec| spec.rehearsal.command.is_none()),
         }
     }
 }

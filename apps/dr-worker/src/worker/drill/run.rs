@@ -1,6 +1,6 @@
 //! One drill on this member, from the first sight of its order to the last answer.
 
-use std::{convert::Infallible, future::pending, pin::pin, time::Duration};
+use std::{convert::Infallible, future::pending, pin::pin, sync::Arc, time::Duration};
 
 use crate::znodes::{DrillAnswer, DrillOrder, DrillProbes, DrillState, drills};
 use election_core::strategy::in_words;
@@ -22,6 +22,7 @@ use crate::{
     logging,
     mask::mask,
     wall::{ms, unix_ms},
+    worker::job::Standby,
 };
 
 /// How often the answer of a prober is written while nothing else happens.
@@ -131,6 +132,7 @@ impl<'a> Run<'a> {
             Duty::Refuse(reason) => self.note(DrillState::Failed, Some(reason)),
             Duty::Rehearse => self.rehearse(cancelled).await,
             Duty::KillJob(process) => self.kill_job(process, cancelled).await,
+            Duty::KillStandby(process) => self.kill_standby(process, cancelled).await,
             Duty::KillWorker => self.kill_worker(cancelled).await,
             Duty::Cut => self.cut(cancelled).await,
             Duty::Agree | Duty::Probe => {}
@@ -163,6 +165,34 @@ impl<'a> Run<'a> {
             Err(error) => {
                 self.note(DrillState::Failed, Some(format!("can't kill process {process}: {error}")))
             }
+        }
+    }
+
+    async fn kill_standby(&self, process: u32, mut cancelled: watch::Receiver<bool>) {
+        let job = self.drills.slot.name();
+        let what = format!("SIGKILL to process {process} of the standby");
+        if !self.record(DrillState::Started, what, cancelled.clone()).await {
+            return;
+        }
+        let standby = self.drills.slot.standby();
+        let is_present = |standby: &&Arc<Standby>| standby.process().and_then(|now| now.pid) == Some(process);
+        let (Ok(pid), Some(standby)) = (i32::try_from(process), standby.filter(is_present)) else {
+            return self.note(DrillState::Failed, Some("the standby has ended by itself".to_owned()));
+        };
+        tracing::warn!(job, run = self.order.run, pid, "a drill kills the standby's main process");
+        if let Err(error) = kill(Pid::from_raw(pid), Signal::SIGKILL) {
+            return self.note(DrillState::Failed, Some(format!("can't kill process {process}: {error}")));
+        }
+        let again = tokio::select! {
+            again = standby.ready_after(process) => again,
+            () = until_true(&mut cancelled) => return,
+        };
+        match again {
+            Ok(()) => {
+                self.note(DrillState::Ready, None);
+                self.note(DrillState::Ended, Some(format!("process {process} was killed")));
+            }
+            Err(why) => self.note(DrillState::Failed, Some(why.to_owned())),
         }
     }
 

@@ -21,7 +21,6 @@ mod rehearsal;
 mod role;
 mod shown_line;
 mod standby;
-mod standby_report;
 
 pub use described::new_guards;
 pub(crate) use described::{guards_in, work_time};
@@ -38,4 +37,3 @@ pub(crate) use program::ask_program;
 pub(crate) use rehearsal::{Rehearsals, rehearse};
 pub(crate) use shown_line::ShownLine;
 pub(crate) use standby::{HandedStandby, Standby};
-pub(crate) use standby_report::{STANDBY_ATTRIBUTE, StandbyReport};

@@ -358,14 +358,36 @@ impl Standby {
             state.run.clone()
         };
         self.turn();
-        let outcome = || {
-            let state = self.state.lock();
+        let outcome = self.ends_like(|state| {
             let is_new = |run: &&Arc<JobRun>| before.as_ref().is_none_or(|before| !Arc::ptr_eq(before, run));
             let new = state.run.as_ref().filter(is_new);
+            new.is_some_and(|run| run.status().borrow().state == ProcessState::Running)
+        });
+        let outcome = outcome.await;
+        self.state.lock().is_restarted = false;
+        outcome
+    }
+
+    /// Waits until the standby is ready with another process than this one, which was killed.
+    ///
+    /// # Errors
+    /// Why there is no standby here any more, as text.
+    pub(crate) async fn ready_after(&self, killed: u32) -> Result<(), &'static str> {
+        let is_again = |process: ProcessStatus| {
+            process.state == ProcessState::Running && process.pid.is_some_and(|pid| pid != killed)
+        };
+        self.ends_like(|state| state.run.as_ref().is_some_and(|run| is_again(run.status().borrow().clone())))
+            .await
+    }
+
+    /// Waits until the standby is like this, or a leadership or the end of the worker ends it.
+    async fn ends_like(&self, is_so: impl Fn(&StandbyState) -> bool) -> Result<(), &'static str> {
+        let outcome = || {
+            let state = self.state.lock();
             match (state.is_taken, state.is_over) {
                 (true, _) => Some(Err("this member leads, or takes over")),
                 (_, true) => Some(Err("the worker ends, or is upgraded")),
-                _ => new.filter(|run| run.status().borrow().state == ProcessState::Running).map(|_| Ok(())),
+                _ => is_so(&state).then_some(Ok(())),
             }
         };
         let changed = Notify::new();
@@ -377,12 +399,10 @@ impl Standby {
                 changed.notified().await;
             }
         };
-        let outcome = tokio::select! {
+        tokio::select! {
             outcome = ends => outcome,
             () = self.watch(|| changed.notify_one()) => Err("the worker ends"),
-        };
-        self.state.lock().is_restarted = false;
-        outcome
+        }
     }
 
     /// A leadership takes the job's program. From now on nothing is started here until [`give_back`](Self::give_back).

@@ -25,7 +25,7 @@ use super::event::Event;
 use crate::{
     config::NotifyEvent,
     wall::{ms, unix_ms},
-    worker::job::{STANDBY_ATTRIBUTE, StandbyReport},
+    znodes::{STANDBY_ATTRIBUTE, StandbyReport},
 };
 
 /// The least time between two looks: each reads the whole election.

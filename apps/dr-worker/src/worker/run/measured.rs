@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use election_core::Election;
 use parking_lot::Mutex;
 
-use crate::worker::job::{STANDBY_ATTRIBUTE, StandbyReport};
+use crate::znodes::{STANDBY_ATTRIBUTE, StandbyReport};
 
 /// The measured attributes of one election. Only a change is published, because each is a write.
 #[derive(Debug)]

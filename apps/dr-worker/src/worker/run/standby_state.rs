@@ -6,10 +6,7 @@ use job_guard::ProcessState;
 use tokio::{sync::watch, time::sleep};
 
 use super::measured::Measured;
-use crate::{
-    wall::unix_ms,
-    worker::job::{Standby, StandbyReport},
-};
+use crate::{wall::unix_ms, worker::job::Standby, znodes::StandbyReport};
 
 /// From a change to its write: a standby that is ready again within it is not reported, and one that is started again and again
 /// costs no more than one write in this time.

@@ -579,9 +579,6 @@ impl JobSlot {
         if leads {
             return Err("this member leads, or takes over".to_owned());
         }
-        if self.standby.is_some() && self.spec().rehearsal.command.is_none() {
-            return Err("its standby runs here; set rehearsal.command".to_owned());
-        }
         let env = JobEnv { is_rehearsal: true, ..self.env_of_member() };
         let stop = async {
             tokio::select! {

@@ -68,6 +68,7 @@ impl Course {
             }
             Stage::MovingBack => "the job was not moved back".to_owned(),
             _ if self.script.mode == DrillMode::Rehearse => "the rehearsal did not end".to_owned(),
+            _ if self.script.mode == DrillMode::KillStandby => "the standby was not ready again".to_owned(),
             _ if self.script.mode == DrillMode::KillJob => "the job was not ready again".to_owned(),
             _ => "no other member took over".to_owned(),
         }
@@ -79,7 +80,7 @@ impl Course {
         let is_expected =
             |leader: &Leader| (leader.term, &leader.ballot) == (self.leader.term, &self.leader.ballot);
         let moves = match self.stage {
-            Stage::Awaiting => *mode != DrillMode::Rehearse,
+            Stage::Awaiting => !mode.spares_leader(),
             Stage::MovingBack => true,
             _ => false,
         };
