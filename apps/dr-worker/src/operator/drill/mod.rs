@@ -199,6 +199,9 @@ fn planned(operator: &Operator, name: &str) -> Result<DrillPlan, Error> {
     })
 }
 
+/// The pause before another id of a drill is tried: ids differ by the second.
+const NEXT_SECOND: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// The state of the election that a plan is about, and the checks.
 async fn examine(
     operator: &Operator,
@@ -259,7 +262,7 @@ async fn practise(operator: &Operator, arguments: &DrillRunArguments, how: Outpu
     refused(&checks)?;
     approve(arguments.consent, name.as_deref(), &plan)?;
 
-    let run = format!("d-{}", moment(unix_ms()).replace(['-', ':'], ""));
+    let run = unused_run(operator, &paths).await?;
     right::lock(operator, &paths, &run).await?;
     let result = conducted(operator, arguments, name.as_deref(), &plan, &paths, run).await;
     right::unlock(operator, &paths).await;
@@ -276,6 +279,17 @@ async fn practise(operator: &Operator, arguments: &DrillRunArguments, how: Outpu
             let code = if has_begun { ExitCode::Failed } else { ExitCode::NotNow };
             Err(Error::Reported(code, message))
         }
+    }
+}
+
+/// The id of a new drill: its second. Members carry out each run once, so a second in which another drill began is over first.
+async fn unused_run(operator: &Operator, paths: &Paths) -> Result<String, Error> {
+    loop {
+        let run = format!("d-{}", moment(unix_ms()).replace(['-', ':'], ""));
+        if runs::read(&operator.incarnation().await?, paths, &run).await?.is_none() {
+            return Ok(run);
+        }
+        tokio::time::sleep(NEXT_SECOND).await;
     }
 }
 
