@@ -6,7 +6,7 @@ cli() { timeout 5 "$kind-cli" -e -h "$ADDRESS" -p "$PORT" "$@"; }
 serve() { exec "$kind-server" ${CONF:-} --bind "$ADDRESS" --port "$PORT" --dir "$DIR" --appendonly yes --save '' "$@"; }
 # position HOST PORT: the role of a server, the id and the end of its history, and the host and port that it replicates.
 position() {
-    timeout 3 "$kind-cli" -h "$1" -p "$2" info replication | tr -d '\r' | awk -F: '{ v[$1] = $2 }
+    timeout 2 "$kind-cli" -h "$1" -p "$2" info replication | tr -d '\r' | awk -F: '{ v[$1] = $2 }
         END { print v["role"], v["master_replid"], v["master_repl_offset"], v["master_host"], v["master_port"] }'
 }
 case $1 in
@@ -25,7 +25,7 @@ answers) cli ping | grep -q PONG ;;
 leads) cli role | grep -qx master ;;
 before-takeover) # A former primary that was demoted still answers. All that it has must be here.
     [ "$DR_CAUSE" != failover ] || exit 0
-    until set -- $(position "$ADDRESS" "$PORT") && [ $# -ge 3 ]; do sleep 0.2; done
+    for _ in 1 2 3 4 5; do set -- $(position "$ADDRESS" "$PORT"); [ $# -lt 3 ] || break; done
     set -- "$2 $3" $(position "$4" "$5")
     [ "${2:-}" != slave ] || [ "$1" = "$3 $4" ] || { echo "this is $1, the former primary is $3 $4"; exit 75; } ;;
 lag) # The primary's position comes through ZooKeeper, and is kept. Without a common history nothing is printed.

@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(300);
 /// So long that a forced evacuation does not wait for it.
 const SESSION: Duration = Duration::from_secs(60);
 /// A lost member's jobs go on after it.
-const SHORT_SESSION: Duration = Duration::from_secs(10);
+const SHORT_SESSION: Duration = Duration::from_secs(6);
 
 struct Options {
     jobs: usize,
@@ -86,7 +86,11 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         }
         let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
         if arg == "--faults" {
-            options.faults = value == "yes";
+            options.faults = match value.as_str() {
+                "yes" => true,
+                "no" => false,
+                _ => return Err(format!("--faults {value}: it is yes or no")),
+            };
             continue;
         }
         let number: usize = value.parse().map_err(|error| format!("{arg} {value}: {error}"))?;

@@ -90,11 +90,9 @@ fn write_example(unpacked: &Path, name: &str, folder: &str) -> anyhow::Result<()
     let Some((before, code)) = readme.split_once("```rust") else { return Ok(()) };
     let (_, code) = code.split_once('\n').context("an example")?;
     let (code, _) = code.split_once("```").context("the end of the example")?;
-    // What rustdoc does not show.
-    let lines = code.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
-    let mut program = lines.collect::<Vec<_>>().join("\n");
-    if !program.contains("fn main") {
-        program = format!("fn main() -> Result<(), Box<dyn std::error::Error>> {{\n{program}\n}}\n");
+    // Rustdoc alone hides such lines: elsewhere they are copied with the others.
+    if let Some(hidden) = code.lines().find(|line| line.starts_with("# ")) {
+        bail!("{name}: a hidden line in the first example of its README: {hidden}");
     }
     let mut manifest =
         format!("[package]\nname = \"{EXAMPLE}{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n");
@@ -108,7 +106,7 @@ fn write_example(unpacked: &Path, name: &str, folder: &str) -> anyhow::Result<()
     let project = unpacked.join(format!("{EXAMPLE}{name}"));
     fs::create_dir_all(project.join("src"))?;
     fs::write(project.join("Cargo.toml"), manifest)?;
-    fs::write(project.join("src/main.rs"), program)?;
+    fs::write(project.join("src/main.rs"), code)?;
     Ok(())
 }
 

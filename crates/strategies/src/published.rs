@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use election_core::strategy::MemberRecord;
 
-/// The prefix of these attributes' names. No other attribute may have it.
+/// The prefix of the names of what a worker publishes by itself. No configured or measured attribute may have it.
 pub const RESERVED: &str = "dr.";
 
 /// The sum of the loads of all other jobs that the member leads.

@@ -16,8 +16,8 @@ table! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct DrillConfig {
         /// The modes that this worker accepts, for each job without its own list: "rehearse", "switchover", "kill-standby" (its
-        /// process), "kill-job" (its process), "kill-worker" (this process), "cut-site" (this worker cuts itself off for a time). The last two affect all
-        /// jobs of the worker, so each of them has to allow them.
+        /// process), "kill-job" (its process), "kill-worker" (this process), "cut-site" (this worker cuts itself off for a time).
+        /// The last two affect all jobs of the worker, so each of them has to allow them.
         pub allow: Vec<DrillMode> = SAFE.to_vec() => value();
         /// Whether something starts this worker again after "kill-worker". A systemd service is recognised without it.
         pub restarted: bool = false => value();

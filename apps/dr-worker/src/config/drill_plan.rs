@@ -29,7 +29,7 @@ table! {
         /// What the drill must reach.
         pub objectives: Objectives = Objectives::default() => nested();
         /// When it may run, and what holds of each run.
-        pub terms: DrillTerms = DrillTerms::default() => flat();
+        pub rules: DrillRules = DrillRules::default() => flat();
         /// How long a site is cut off, with the mode "cut-site".
         pub cut_for: Duration = 30 * SECOND => value().within(SECOND..=6 * HOUR);
         /// How long the drill may take, without the cut. Then it is aborted.
@@ -41,7 +41,7 @@ table! {
 table! {
     /// When a drill by a plan may run, and what holds of each run: of a job or of a site.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct DrillTerms {
+    pub struct DrillRules {
         /// Reason, for the records.
         pub reason: Option<String> = None => optional().example("\"quarterly disaster practice\"").check(|reason: &String| {
             Text::new(reason.as_str()).err().map(|why| why.to_string())
@@ -108,8 +108,8 @@ impl Objectives {
 impl DrillPlan {
     /// The plan of a drill without one.
     pub fn unplanned(job: String, mode: DrillMode, to: Target) -> Self {
-        let terms = DrillTerms { check_every: Duration::ZERO, ..DrillTerms::default() };
-        Self { job, mode, to, terms, ..Self::default() }
+        let rules = DrillRules { check_every: Duration::ZERO, ..DrillRules::default() };
+        Self { job, mode, to, rules, ..Self::default() }
     }
 
     /// How long a drill by this plan takes at most.

@@ -61,7 +61,7 @@ pub use balance::BalanceConfig;
 pub use change::KeyChange;
 pub use dates::Dates;
 pub use drill_orders::{DrillConfig, JobDrill, Rehearsal};
-pub use drill_plan::{DrillPlan, DrillTerms, Objectives};
+pub use drill_plan::{DrillPlan, DrillRules, Objectives};
 pub use fence::{Fence, FenceCommand, FenceFailure};
 pub use hook::{Hook, HookMode, HookName, Hooks};
 pub use http::{ControlAccess, HostPort, HttpAccess, HttpConfig, StatusAccess};

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, time::Duration};
 use election_core::config::SiteId;
 
 use super::{
-    drill_plan::{DrillTerms, Objectives},
+    drill_plan::{DrillRules, Objectives},
     parse::{HOUR, MINUTE, SECOND},
     reader::Section,
     table::{flat, nested, optional, required, table, tables, value},
@@ -28,7 +28,7 @@ table! {
         /// What single jobs must reach, by the name of the job.
         pub each as job: BTreeMap<String, Objectives> = BTreeMap::new() => tables(Objectives::default()).name("db");
         /// When it may run, and what holds of each run.
-        pub terms: DrillTerms = DrillTerms::default() => flat();
+        pub rules: DrillRules = DrillRules::default() => flat();
         /// How long a drill waits for the moves of one direction.
         pub limit: Duration = 15 * MINUTE => value().within(SECOND..=6 * HOUR);
     }

@@ -128,9 +128,9 @@ impl JobDrills {
     async fn evaluate_due(&mut self, job: &Job, due: &mut BTreeMap<String, Instant>) -> Instant {
         let config = self.worker.config();
         let drills = config.drill.plans.iter().filter(|(_, plan)| plan.job == job.slot.name());
-        let drills = drills.map(|(name, plan)| (name, plan.terms.check_every, Plan::Drill(plan)));
+        let drills = drills.map(|(name, plan)| (name, plan.rules.check_every, Plan::Drill(plan)));
         let sites = config.plans.iter().filter(|(_, plan)| evaluator(plan, &config) == Some(job.slot.name()));
-        let sites = sites.map(|(name, plan)| (name, plan.terms.check_every, Plan::Site(plan)));
+        let sites = sites.map(|(name, plan)| (name, plan.rules.check_every, Plan::Site(plan)));
         let plans: Vec<_> = drills.chain(sites).filter(|(_, every, _)| !every.is_zero()).collect();
         // A plan that was added is evaluated now.
         due.retain(|name, _| plans.iter().any(|(known, ..)| *known == name));
@@ -158,7 +158,7 @@ impl JobDrills {
         let (config, name) = (self.worker.config(), job.slot.name());
         self.passed.retain(|plan, _| {
             let known = config.drill.plans.get(plan);
-            let is_kept = known.is_some_and(|known| known.job == name && !known.terms.check_every.is_zero());
+            let is_kept = known.is_some_and(|known| known.job == name && !known.rules.check_every.is_zero());
             if !is_kept {
                 measure_drill((name, plan), None);
             }
@@ -169,7 +169,7 @@ impl JobDrills {
             jobs.any(|job| job.slot.name() == name && job.election.status().now().leads_now())
         };
         self.worker.retain_plans(|plan| {
-            let known = config.plans.get(plan).filter(|known| !known.terms.check_every.is_zero());
+            let known = config.plans.get(plan).filter(|known| !known.rules.check_every.is_zero());
             let is_kept = known.and_then(|known| evaluator(known, &config)).is_some_and(leads);
             if !is_kept {
                 measure_site(plan, None);

@@ -39,8 +39,8 @@ pub struct DrillOrder {
     pub until_ms: u64,
     /// What is practised.
     pub mode: DrillMode,
-    /// The members that carry it out: of a rehearsal and of `kill-standby` the standby members, of `kill-job` and `kill-worker` the leader, of
-    /// `cut-site` all workers of the site. Of a switchover those that are to agree to it; a request moves the leadership.
+    /// The members that carry it out: of a rehearsal and of `kill-standby` the standby members, of `kill-job` and
+    /// `kill-worker` the leader, of `cut-site` all workers of the site. Of a switchover those that are to agree to it; a request moves the leadership.
     /// Other members only probe.
     #[serde(default)]
     pub members: Vec<MemberId>,

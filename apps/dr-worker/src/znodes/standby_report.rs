@@ -1,24 +1,32 @@
-//! What a member publishes of its standby, in its record: whether it is ready, or since when it is not.
+//! What a member publishes of its standby, in its record: whether it is ready, or since when it is not any more.
 
 use std::fmt;
 
 /// The attribute that has it. Configured and measured names may not begin with `dr.`.
 pub(crate) const STANDBY_ATTRIBUTE: &str = "dr.standby";
 
+const READY: &str = "ready";
+const STARTING: &str = "starting";
+
 /// Precedes the time since when it is not ready, in milliseconds since the Unix epoch.
 const NOT_READY: &str = "not-ready ";
 
-/// A standby that is ready, or was.
+/// A standby of a member that does not lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StandbyReport {
+    /// It has not been ready since its worker was started. It can't be lost.
+    Starting,
     Ready,
-    Gone { since_ms: u64 },
+    Gone {
+        since_ms: u64,
+    },
 }
 
 impl fmt::Display for StandbyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ready => f.write_str("ready"),
+            Self::Starting => f.write_str(STARTING),
+            Self::Ready => f.write_str(READY),
             Self::Gone { since_ms } => write!(f, "{NOT_READY}{since_ms}"),
         }
     }
@@ -29,18 +37,18 @@ impl StandbyReport {
     pub(crate) fn read(text: &str) -> Option<Self> {
         match text.strip_prefix(NOT_READY) {
             Some(since) => Some(Self::Gone { since_ms: since.parse().ok()? }),
-            None => (text == "ready").then_some(Self::Ready),
+            None if text == READY => Some(Self::Ready),
+            None => (text == STARTING).then_some(Self::Starting),
         }
     }
 
     /// The report after `before`. `is_ready` is `None` while a leadership has the job's program: the last report remains, so that
     /// a takeover needs no write for it.
-    ///
-    /// A standby that has never been ready is not reported, because it can't be lost.
     pub(crate) fn next(before: Option<Self>, is_ready: Option<bool>, now_ms: u64) -> Option<Self> {
         match (is_ready, before) {
             (Some(true), _) => Some(Self::Ready),
             (Some(false), Some(Self::Ready)) => Some(Self::Gone { since_ms: now_ms }),
+            (Some(false), None) => Some(Self::Starting),
             (Some(false) | None, before) => before,
         }
     }
@@ -52,9 +60,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_read() {
-        for report in [StandbyReport::Ready, StandbyReport::Gone { since_ms: 1_790_000_000_000 }] {
+        let gone = StandbyReport::Gone { since_ms: 1_790_000_000_000 };
+        for report in [StandbyReport::Starting, StandbyReport::Ready, gone] {
             assert_eq!(StandbyReport::read(&report.to_string()), Some(report));
         }
+        assert!(STANDBY_ATTRIBUTE.starts_with(strategies::published::RESERVED));
         for wrong in ["", "Ready", "not-ready", "not-ready x", "not-ready -1"] {
             assert_eq!(StandbyReport::read(wrong), None, "{wrong}");
         }
@@ -64,7 +74,10 @@ mod tests {
     fn only_one_that_was_ready_is_gone_and_a_leadership_changes_nothing() {
         let ready = Some(StandbyReport::Ready);
         let gone = |since_ms| Some(StandbyReport::Gone { since_ms });
-        assert_eq!(StandbyReport::next(None, Some(false), 1), None);
+        let starting = Some(StandbyReport::Starting);
+        assert_eq!(StandbyReport::next(None, Some(false), 1), starting);
+        assert_eq!(StandbyReport::next(starting, Some(false), 1), starting);
+        assert_eq!(StandbyReport::next(starting, Some(true), 1), ready);
         assert_eq!(StandbyReport::next(None, None, 1), None);
         assert_eq!(StandbyReport::next(None, Some(true), 1), ready);
         assert_eq!(StandbyReport::next(ready, None, 2), ready);

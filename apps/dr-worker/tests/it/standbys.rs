@@ -1,6 +1,14 @@
 //! A job with standbys: its program runs on every member, and is promoted where it leads.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    path::PathBuf,
+    process::Command,
+};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -151,6 +159,54 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
     east.signal(Signal::SIGTERM);
     assert_eq!(east.ended().code(), Some(0));
     assert!(!is_alive(last));
+}
+
+/// A program that writes where it reports that it is ready, and whether it was promoted, sends `READY=1`.
+fn says_ready(stage: &Stage, id: &str) {
+    let line = |word: &str| stage.written(id).into_iter().rfind(|line| line.starts_with(word));
+    until("its socket", || line("socket ").is_some());
+    let line = line("socket ").expect("a socket");
+    let name = line.trim_start_matches("socket @");
+    let address = SocketAddr::from_abstract_name(name).expect("an address");
+    UnixDatagram::unbound().expect("a socket").send_to_addr(b"READY=1", &address).expect("it listens");
+}
+
+#[test]
+fn a_promoted_standby_is_ready_by_its_own_word_after_an_upgrade_too() {
+    let stage = Stage::new("/standbys-notify");
+    let journal = stage.dir.path().display();
+    let script = format!(
+        "echo socket $NOTIFY_SOCKET >> {journal}/$DR_MEMBER; trap 'echo promoted >> {journal}/$DR_MEMBER' USR1; \
+         trap 'exit 0' TERM; while :; do sleep 0.05; done"
+    );
+    let program = serde_json::json!(["/bin/sh", "-c", script]);
+    let (leader, standby) =
+        (format!("job.orders.command={program}"), format!("job.orders.standby.command={program}"));
+    let settings = [
+        leader.as_str(),
+        &standby,
+        "job.orders.ready.kind=notify",
+        "job.orders.standby.promote={ kind = \"signal\", signal = \"SIGUSR1\" }",
+        "job.orders.standby.ready.after=0s",
+        "policy.min_tenure=0s",
+    ];
+    let worker = |id: &str, site: &str| Running::start(&mut stage.worker_command(id, site, &settings));
+    let east = worker("east-1", "east");
+    says_ready(&stage, "east-1");
+    until("the first leads", || leads(&east));
+    let west = worker("west-1", "west");
+    until("the standby is ready", || standby_of(&west)["state"] == "running");
+    // Of its role as a standby: it is no word about the next one.
+    says_ready(&stage, "west-1");
+    Outcome::of(stage.worker_command("west-1", "west", &settings).arg("upgrade")).assert(0, &[]);
+    until("/standby", || west.code("/standby") == 200);
+    stage.operator(&["switchover", "--to-site", "west"]).assert(0, &[]);
+    until("it is promoted", || stage.written("west-1").iter().any(|line| line == "promoted"));
+    assert!(!leads(&west), "it has not said that it is ready");
+    says_ready(&stage, "west-1");
+    until("the second leads", || leads(&west));
+    let sockets = stage.written("west-1").iter().filter(|line| line.starts_with("socket ")).count();
+    assert_eq!(sockets, 1, "the same process");
 }
 
 #[test]
@@ -479,6 +535,7 @@ fn drills_kill_a_standby_and_have_one_promoted() {
     assert!(after != before && !is_alive(before) && is_alive(after));
     assert!(leads(&east) && stage.last_pid("east-1", "leader") == leader);
 
+    until("its record has that too", || published() == "ready");
     let killed = drill(&["--mode", "kill-job", "--to-site", "west"]);
     killed.assert(0, &[]);
     let report: Value = serde_json::from_str(&killed.stdout).expect("a report");

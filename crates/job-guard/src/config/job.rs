@@ -37,6 +37,9 @@ pub struct Job {
     pub freezes: bool,
     /// The readiness probe.
     pub ready: ReadyProbe,
+    /// Whether it gets a `NOTIFY_SOCKET` although `ready` is another probe, for a role to which [`JobRun::arm`](crate::JobRun::arm)
+    /// may change it.
+    pub notifies: bool,
     /// The user that a command of `ready` runs as.
     pub ready_as: Option<RunAs>,
     /// The liveness check, from the first readiness on: if it fails, the program is stopped and restarted, as if it had ended.
@@ -98,6 +101,7 @@ impl Job {
             stop_timeout: Duration::from_secs(10),
             freezes: false,
             ready: ReadyProbe::None { after: Duration::ZERO },
+            notifies: false,
             ready_as: None,
             liveness: None,
             liveness_as: None,

@@ -32,6 +32,9 @@ pub struct RunState {
 pub(super) struct ProgramState {
     pub(super) guard: GuardState,
     pub(super) output: OutputState,
+    /// The name of its readiness socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) notify: Option<String>,
 }
 
 /// One of several processes.

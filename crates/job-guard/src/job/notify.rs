@@ -6,6 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram as StdDatagram};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use boot_time::BootTime;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixAddr, UnixCredentials, recvmsg, setsockopt, sockopt,
 };
@@ -36,11 +37,34 @@ impl NotifySocket {
     pub(super) fn bind() -> io::Result<NotifySocket> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("job-guard-{}-{number}", std::process::id());
+        // The program before this one, with the same process id, has handed over sockets.
+        let since = BootTime::now().as_duration().as_nanos();
+        NotifySocket::bind_to(format!("job-guard-{}-{since}-{number}", std::process::id()))
+    }
+
+    /// Binds the socket of a run that was handed over.
+    ///
+    /// # Errors
+    /// Any error of the system.
+    pub(super) fn bind_to(name: String) -> io::Result<NotifySocket> {
         let socket = StdDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         socket.set_nonblocking(true)?;
         setsockopt(&socket, sockopt::PassCred, &true)?;
         Ok(NotifySocket { socket: UnixDatagram::from_std(socket)?, name })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Discards what was sent until now.
+    pub(super) fn discard(&self) {
+        // The kernel queues fewer: a sender that never ends holds up nothing.
+        for _ in 0..1_000 {
+            if receive(&self.socket).is_err() {
+                return;
+            }
+        }
     }
 
     /// The value of [`NOTIFY_SOCKET`].

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use boot_time::BootTime;
-use nix::unistd::Pid;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::{
     guards::Guards,
     http,
-    notify::NotifySocket,
     oneshot::{Deadline, OneShot},
     tally::Tally,
 };
@@ -34,9 +32,8 @@ pub(super) struct Probe {
     pub(super) job: Arc<Job>,
     pub(super) guards: Guards,
     pub(super) work_until: watch::Receiver<BootTime>,
-    /// The job's main process.
-    pub(super) main: Pid,
-    pub(super) notify: Option<Arc<NotifySocket>>,
+    /// True once the program has sent `READY=1` in its present role.
+    pub(super) says_ready: watch::Receiver<bool>,
     /// True while the job is frozen: a try in that time says nothing about the job.
     pub(super) frozen: watch::Receiver<bool>,
     /// True when the probe is cancelled.
@@ -113,16 +110,11 @@ impl Probe {
     }
 
     async fn is_notified(&self) -> bool {
-        let word = async {
-            match &self.notify {
-                Some(socket) => socket.ready(self.main).await,
-                None => std::future::pending().await,
-            }
-        };
+        let mut says_ready = self.says_ready.clone();
         tokio::select! {
             biased;
             () = self.cancelled() => false,
-            () = word => true,
+            said = says_ready.wait_for(|says_ready| *says_ready) => said.is_ok(),
         }
     }
 

@@ -1,15 +1,19 @@
 //! When a job is taken for ready.
 
+use std::io;
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
 use crate::support::{Tree, run, soon, until};
-use job_guard::{ProcessState, ReadyProbe, RestartPolicy, RunEnd};
+use job_guard::{Job, ProcessState, ReadyProbe, RestartPolicy, RunEnd, WorkTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 const TIMEOUT: Duration = Duration::from_millis(500);
 const IDLE: &str = "exec sleep 1000";
+const NOTIFYING: &str = "echo $NOTIFY_SOCKET > tmp; mv tmp socket; exec sleep 1000";
 
 /// Long enough for several tries of a probe.
 async fn is_not_ready(job: &job_guard::JobRun) -> bool {
@@ -173,23 +177,47 @@ async fn not_by_being_started_again_and_again() {
 
 #[tokio::test]
 async fn by_its_own_word() {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixDatagram};
-
     let tree = Tree::new();
-    let mut spec = tree.spec("echo $NOTIFY_SOCKET > tmp; mv tmp socket; exec sleep 1000");
-    spec.ready = ReadyProbe::Notify;
-    let job = run(spec);
+    let job = run(Job { ready: ReadyProbe::Notify, ..tree.spec(NOTIFYING) });
+    let says = notified(&tree).await;
+    says(b"STATUS=loading\n").expect("it listens");
+    assert!(is_not_ready(&job).await);
+    says(b"STATUS=fine\nREADY=1\n").expect("it listens");
+    job.ready().await.expect("it serves");
+    // More than the kernel queues.
+    for _ in 0..2_000 {
+        says(b"STATUS=busy\n").expect("it is read");
+        tokio::task::yield_now().await;
+    }
+    job.stop(soon()).await;
+    assert!(says(b"READY=1").is_err(), "the socket goes with the job");
+}
+
+/// The sender of a program's words.
+async fn notified(tree: &Tree) -> impl Fn(&[u8]) -> io::Result<usize> {
     until("the socket's name", || tree.file("socket").exists()).await;
     let name = tree.read("socket").trim().strip_prefix('@').expect("an abstract name").to_owned();
     let address = SocketAddr::from_abstract_name(name).expect("an address");
     let socket = UnixDatagram::unbound().expect("a socket");
-    socket.send_to_addr(b"STATUS=loading\n", &address).expect("it listens");
-    assert!(is_not_ready(&job).await);
-    socket.send_to_addr(b"STATUS=fine\nREADY=1\n", &address).expect("it listens");
+    socket.set_write_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    move |words| socket.send_to_addr(words, &address)
+}
+
+#[tokio::test]
+async fn in_another_role_by_its_word_of_that_role() {
+    let tree = Tree::new();
+    let spec = Job { notifies: true, ..tree.spec(NOTIFYING) };
+    let job = run(spec.clone());
+    job.ready().await.expect("it runs");
+    let says = notified(&tree).await;
+    says(b"READY=1").expect("it listens");
+    let promoted = Job { ready: ReadyProbe::Notify, ..spec };
+    job.arm(promoted, WorkTime::unlimited()).await.expect("it runs");
+    job.probe().await;
+    assert!(is_not_ready(&job).await, "it has said that of its former role");
+    says(b"READY=1").expect("it listens");
     job.ready().await.expect("it serves");
     job.stop(soon()).await;
-    assert!(socket.send_to_addr(b"READY=1", &address).is_err(), "the socket goes with the job");
 }
 
 #[tokio::test]

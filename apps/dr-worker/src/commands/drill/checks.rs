@@ -175,7 +175,7 @@ fn carried_out(parts: &[(&str, Part)], state: &State, plan: &DrillPlan) -> Vec<D
 }
 
 fn calendar(state: &State, plan: &DrillPlan) -> Result<String, String> {
-    calendar_of(&plan.terms.windows, &plan.terms.blocked_dates, state.unix_ms)
+    calendar_of(&plan.rules.windows, &plan.rules.blocked_dates, state.unix_ms)
 }
 
 /// Whether a plan with these windows and blocked dates may run now. The sentence is empty if it has none.

@@ -179,13 +179,13 @@ fn a_lag_above_its_limit_or_the_objective_is_a_reason() {
 fn a_drill_waits_for_its_window_and_for_another_drill() {
     let mut state = state(four(), &[]);
     let mut planned = plan(DrillMode::Rehearse, "");
-    planned.terms.windows = Windows::read(&["Sun 02:00-04:00"]).unwrap();
+    planned.rules.windows = Windows::read(&["Sun 02:00-04:00"]).unwrap();
     assert_eq!(failed(&state, &planned), ["no window is open; the next one opens at 2026-11-08T02:00:00Z"]);
-    planned.terms.windows = Windows::read(&["Thu 14:00-15:00"]).unwrap();
+    planned.rules.windows = Windows::read(&["Thu 14:00-15:00"]).unwrap();
     assert_eq!(failed(&state, &planned), NONE);
-    planned.terms.blocked_dates = Dates::read(&["11-01..11-10"]).unwrap();
+    planned.rules.blocked_dates = Dates::read(&["11-01..11-10"]).unwrap();
     assert_eq!(failed(&state, &planned), ["today is one of the blocked dates (11-01..11-10)"]);
-    planned.terms.blocked_dates = Dates::default();
+    planned.rules.blocked_dates = Dates::default();
     let run = report().run;
     let order =
         DrillOrder::new(&run, DrillMode::Rehearse, Vec::new(), "ann", NOW_MS, Duration::from_secs(60));

@@ -45,7 +45,7 @@ pub(crate) struct DrillReport {
     pub(crate) sentence: String,
     /// The leader at the beginning.
     pub(crate) from: Option<Who>,
-    /// The member that took over, or rehearsed.
+    /// The member that took over or rehearsed, or whose standby was killed.
     pub(crate) to: Option<Who>,
     /// How long each phase of the practised failover took.
     pub(crate) phases: Phases,
@@ -131,7 +131,8 @@ pub(crate) struct Phases {
     pub(crate) release_ms: Option<u64>,
     /// From then until the new leader created its znode.
     pub(crate) acquire_ms: Option<u64>,
-    /// From then until it was READY; of a rehearsal, from the start of the job until it was ready.
+    /// From then until it was READY; of a rehearsal, from the start of the job until it was ready; of a
+    /// killed standby, from its end until it was ready again.
     pub(crate) takeover_ms: Option<u64>,
     /// From then until the probes of each site saw the service.
     pub(crate) ready_ms: Option<u64>,

@@ -130,7 +130,7 @@ fn evaluate(plan: &SitePlan, prepared: &Prepared, lags: &Lags, unix_ms: u64) -> 
     let moves = prepared.plan.steps.iter().any(|step| step.predicted.is_some());
     let site = moves.then(|| (plan.site.as_str(), Ok(String::new())));
     let site = site.unwrap_or_else(|| (&plan.site, Err("no job would move out of this site".to_owned())));
-    let calendar = ("calendar", calendar_of(&plan.terms.windows, &plan.terms.blocked_dates, unix_ms));
+    let calendar = ("calendar", calendar_of(&plan.rules.windows, &plan.rules.blocked_dates, unix_ms));
     let all = [calendar, site].into_iter().chain(jobs).chain(left_out);
     let check = |(name, found): (&str, Result<String, String>)| {
         let (passed, sentence) = found.map_or_else(|why| (false, why), |sentence| (true, sentence));
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use crate::{
         commands::evacuation::gather::JobNote,
-        config::{Dates, DrillTerms, Objectives},
+        config::{Dates, DrillRules, Objectives},
         znodes::{EvacuationLeader, EvacuationStep},
     };
 
@@ -331,16 +331,16 @@ mod tests {
 
     #[test]
     fn a_closed_window_and_a_blocked_date_fail_it() {
-        let failed_on = |change: fn(&mut DrillTerms)| {
+        let failed_on = |change: fn(&mut DrillRules)| {
             let mut plan = plan();
-            change(&mut plan.terms);
+            change(&mut plan.rules);
             failed(&plan, &prepared(), &Lags::new())
         };
-        assert_eq!(failed_on(|terms| terms.windows = Windows::read(&["Sun 19:00-21:00"]).unwrap()), []);
+        assert_eq!(failed_on(|rules| rules.windows = Windows::read(&["Sun 19:00-21:00"]).unwrap()), []);
         let why = "no window is open; the next one opens at 2026-12-06T02:00:00Z";
-        let closed = failed_on(|terms| terms.windows = Windows::read(&["Sun 02:00-04:00"]).unwrap());
+        let closed = failed_on(|rules| rules.windows = Windows::read(&["Sun 02:00-04:00"]).unwrap());
         assert_eq!(closed, one("calendar", why));
-        let blocked = failed_on(|terms| terms.blocked_dates = Dates::read(&["11-29"]).unwrap());
+        let blocked = failed_on(|rules| rules.blocked_dates = Dates::read(&["11-29"]).unwrap());
         assert_eq!(blocked, one("calendar", "today is one of the blocked dates (11-29)"));
     }
 

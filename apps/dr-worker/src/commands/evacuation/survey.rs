@@ -118,11 +118,11 @@ pub(crate) fn arrived(
         Some((leader, true)) if is_there(&leader.site) => Some(StepOutcome::Leads(leader)),
         _ if named(state).is_some_and(is_there) => None,
         // It was lost, before it took over or after; while all servers were silent, for example. That may have been before the
-        // site was drained for the job. Where nobody is named, no member there can take over.
-        _ if decision(state).is_some_and(|Slot { named, given, .. }| {
+        // site was drained for the job. One that could not take over and lives would not do so the next time either.
+        _ if decision(state).is_some_and(|Slot { given, .. }| {
             let is_lost = match given.cause {
                 Cause::LeaderLost => true,
-                Cause::TakeoverFailed => named.is_some(),
+                Cause::TakeoverFailed => !has_failed(state, step.begun_ms),
                 _ => false,
             };
             is_lost && Some(given.decided_at_ms) >= step.begun_ms
@@ -132,6 +132,13 @@ pub(crate) fn arrived(
         }
         _ => Some(StepOutcome::Failed(why_not.to_owned())),
     }
+}
+
+/// Whether a member takes part that is not elected for a while, since this time or later.
+fn has_failed(state: &State, since_ms: Option<u64>) -> bool {
+    let recent = state.cluster.exclusions.iter().filter(|one| Some(one.since_ms) >= since_ms);
+    let mut ballots = recent.map(|one| &one.ballot);
+    ballots.any(|ballot| state.cluster.members.iter().any(|member| member.ballot == *ballot))
 }
 
 fn decision(state: &State) -> Option<&Slot> {
@@ -182,20 +189,42 @@ fn successor(plan: &Evacuation, state: &State) -> Result<EvacuationLeader, Strin
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+    use election_core::{internals::record::Exclusion, strategy::Ballot};
+
     use super::*;
     use crate::{
         commands::drill::checks::tests::state,
         view::{NOW_MS, sample},
     };
 
-    /// The outcome for a job with this decision, in the middle of its move. east-1 leads, READY.
     fn outcome(named: &str, cause: Cause, decided_at_ms: u64) -> Option<StepOutcome> {
+        outcome_without(named, cause, decided_at_ms, None)
+    }
+
+    /// The outcome for a job with this decision, in the middle of its move. east-1 leads, READY. One may be excluded.
+    fn outcome_without(
+        named: &str,
+        cause: Cause,
+        decided_at_ms: u64,
+        excluded: Option<(&str, u64)>,
+    ) -> Option<StepOutcome> {
         let mut plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS - 2_000);
         plan.steps = vec![EvacuationStep::new("orders", BTreeSet::new())];
         plan.begin(0, NOW_MS - 1_000);
         let mut snapshot = sample(&["east-1", "west-1"]);
         let member = snapshot.members.iter().find(|member| member.member.as_str() == named).unwrap().named();
-        let slot = &mut snapshot.elected.as_mut().unwrap().record.slots[0];
+        let record = &mut snapshot.elected.as_mut().unwrap().record;
+        record.exclusions = excluded
+            .map(|(ballot, since_ms)| {
+                let ballot = Ballot::new(ballot).unwrap();
+                let until_ms = NOW_MS + 60_000;
+                let mut one = Exclusion::new("west-1".parse().unwrap(), ballot, until_ms, String::new());
+                one.since_ms = since_ms;
+                one
+            })
+            .into_iter()
+            .collect();
+        let slot = &mut record.slots[0];
         slot.named = Some(member);
         (slot.given.cause, slot.given.decided_at_ms) = (cause, decided_at_ms);
         arrived(&plan, &plan.steps[0], &state(snapshot, &[]), "why not")
@@ -208,6 +237,11 @@ mod tests {
         // Whether it was lost before its session ended, and whether it led, is the same.
         for cause in [Cause::LeaderLost, Cause::TakeoverFailed] {
             assert_eq!(outcome("east-1", cause, NOW_MS), Some(StepOutcome::Returned(why())));
+        }
+        let failed = |excluded| outcome_without("east-1", Cause::TakeoverFailed, NOW_MS, Some(excluded));
+        assert_eq!(failed(("x-0000000002", NOW_MS)), Some(StepOutcome::Failed(why())), "it lives");
+        for other in [("x-0000000009", NOW_MS), ("x-0000000002", NOW_MS - 1_500)] {
+            assert_eq!(failed(other), Some(StepOutcome::Returned(why())), "it is gone, or another matter");
         }
         for (cause, at_ms) in [(Cause::LeaderLost, NOW_MS - 1_500), (Cause::CalledOff, NOW_MS)] {
             assert_eq!(outcome("east-1", cause, at_ms), Some(StepOutcome::Failed(why())));

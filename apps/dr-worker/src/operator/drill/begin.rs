@@ -72,7 +72,7 @@ impl Drill<'_> {
             carriers,
             process,
             back: plan.back,
-            stay: if plan.mode.spares_leader() { Duration::ZERO } else { plan.terms.stay },
+            stay: if plan.mode.spares_leader() { Duration::ZERO } else { plan.rules.stay },
             limit: plan.longest(),
             agree_within: AGREE_WITHIN,
             baseline: BASELINE,
@@ -116,7 +116,7 @@ impl Drill<'_> {
             mode: plan.mode,
             target: target(&plan.to),
             by: asker(),
-            reason: self.reason.clone().or_else(|| plan.terms.reason.clone()),
+            reason: self.reason.clone().or_else(|| plan.rules.reason.clone()),
             started_ms: script.started_ms,
             ended_ms: None,
             outcome: DrillOutcome::Running,
@@ -136,7 +136,7 @@ impl Drill<'_> {
     }
 
     pub(super) fn reason_of(&self, run: &str) -> String {
-        let reason = self.reason.as_ref().or(self.plan.terms.reason.as_ref());
+        let reason = self.reason.as_ref().or(self.plan.rules.reason.as_ref());
         reason.map_or_else(|| format!("drill {run}"), |reason| format!("drill {run}: {reason}"))
     }
 }

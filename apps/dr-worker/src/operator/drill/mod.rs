@@ -75,8 +75,9 @@ struct DrillRunArguments {
     /// What is practised [default: rehearse].
     ///
     /// rehearse: a standby member starts the job without a token, and stops it again; nothing is moved. switchover: the
-    /// job moves. kill-standby: the process of a standby is killed; nothing is moved. kill-job: its process is killed. kill-worker: the leader's worker is killed. cut-site: the workers of the
-    /// leader's site are cut off from ZooKeeper for a time.
+    /// job moves. kill-standby: the process of a standby is killed; nothing is moved. kill-job: its process is killed.
+    /// kill-worker: the leader's worker is killed. cut-site: the workers of the leader's site are cut off from ZooKeeper for
+    /// a time.
     #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true)]
     mode: Option<DrillMode>,
     /// Plan: [drill.NAME], or [plan.NAME] of a site.
@@ -262,8 +263,19 @@ async fn practise(operator: &Operator, arguments: &DrillRunArguments, how: Outpu
     refused(&checks)?;
     approve(arguments.consent, name.as_deref(), &plan)?;
 
-    let run = unused_run(operator, &paths).await?;
-    right::lock(operator, &paths, &run).await?;
+    let run = loop {
+        let run = format!("d-{}", moment(unix_ms()).replace(['-', ':'], ""));
+        right::lock(operator, &paths, &run).await?;
+        match runs::read(&operator.incarnation().await?, &paths, &run).await {
+            Ok(None) => break run,
+            // Members carry out each run once, so the second in which another drill began is over first.
+            used => {
+                right::unlock(operator, &paths).await;
+                used?;
+                tokio::time::sleep(NEXT_SECOND).await;
+            }
+        }
+    };
     let result = conducted(operator, arguments, name.as_deref(), &plan, &paths, run).await;
     right::unlock(operator, &paths).await;
     let (report, has_begun) = result?;
@@ -279,17 +291,6 @@ async fn practise(operator: &Operator, arguments: &DrillRunArguments, how: Outpu
             let code = if has_begun { ExitCode::Failed } else { ExitCode::NotNow };
             Err(Error::Reported(code, message))
         }
-    }
-}
-
-/// The id of a new drill: its second. Members carry out each run once, so a second in which another drill began is over first.
-async fn unused_run(operator: &Operator, paths: &Paths) -> Result<String, Error> {
-    loop {
-        let run = format!("d-{}", moment(unix_ms()).replace(['-', ':'], ""));
-        if runs::read(&operator.incarnation().await?, paths, &run).await?.is_none() {
-            return Ok(run);
-        }
-        tokio::time::sleep(NEXT_SECOND).await;
     }
 }
 
@@ -316,7 +317,7 @@ async fn conducted(
 fn approve(consent: Consent, name: Option<&str>, plan: &DrillPlan) -> Result<(), Error> {
     let DrillPlan { job, mode, .. } = plan;
     let what = format!("{} of {job}, target {}", mode.as_str(), target(&plan.to));
-    if plan.terms.approval {
+    if plan.rules.approval {
         return consent.approve(&format!("the drill {} ({what})", name.unwrap_or_default()), job);
     }
     let danger = match mode {

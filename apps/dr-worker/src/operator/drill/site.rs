@@ -44,7 +44,7 @@ pub(super) async fn practise(
     how: Output,
 ) -> Result<(), Error> {
     let by = asker();
-    let author = Author { by: &by, reason: reason.or(plan.terms.reason.as_deref()) };
+    let author = Author { by: &by, reason: reason.or(plan.rules.reason.as_deref()) };
     let of = Election::new(operator, PLANS, author)?;
     let examined = examine(operator, (name, plan), &of.paths, author).await?;
     let present = store::read(&operator.session, &of.paths).await?;
@@ -52,7 +52,7 @@ pub(super) async fn practise(
     refused(&examined.evaluated.checks)?;
     let jobs = examined.prepared.plan.steps.len();
     let what = format!("the drill {name} (evacuation of site {}, {jobs} jobs)", plan.site);
-    match plan.terms.approval {
+    match plan.rules.approval {
         true => consent.approve(&what, &plan.site)?,
         false => consent.ask(&format!("{what}: the jobs move"))?,
     }
@@ -85,7 +85,7 @@ async fn moved(
 ) -> Result<(), Error> {
     until_ended(of, away, Some(plan.limit)).await?;
     if plan.back && away.phase() == EvacuationPhase::Done {
-        tokio::time::sleep(plan.terms.stay).await;
+        tokio::time::sleep(plan.rules.stay).await;
         let turned = store::change(&of.operator.session, &of.paths, away, Evacuation::turn_back).await?;
         until_ended(of, back.insert(turned), Some(plan.limit)).await?;
     }

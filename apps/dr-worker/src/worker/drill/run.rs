@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
         let standby = self.drills.slot.standby();
         let is_present = |standby: &&Arc<Standby>| standby.process().and_then(|now| now.pid) == Some(process);
         let (Ok(pid), Some(standby)) = (i32::try_from(process), standby.filter(is_present)) else {
-            return self.note(DrillState::Failed, Some("the standby has ended by itself".to_owned()));
+            return self.note(DrillState::Failed, Some("the standby has ended, or was promoted".to_owned()));
         };
         tracing::warn!(job, run = self.order.run, pid, "a drill kills the standby's main process");
         if let Err(error) = kill(Pid::from_raw(pid), Signal::SIGKILL) {

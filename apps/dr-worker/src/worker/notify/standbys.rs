@@ -79,6 +79,8 @@ struct SiteStandbys {
     /// Those that are not ready any more, and the members that are absent, with the time if that is known.
     gone: BTreeMap<MemberId, Option<u64>>,
     leading: BTreeSet<MemberId>,
+    /// Until when the absent ones led that are or were named last, in milliseconds since the Unix epoch.
+    led_until: BTreeMap<MemberId, u64>,
 }
 
 impl SiteStandbys {
@@ -95,12 +97,22 @@ impl SiteStandbys {
             match member.attributes.get(STANDBY_ATTRIBUTE).and_then(|text| StandbyReport::read(text)) {
                 Some(StandbyReport::Ready) => site.ready.extend([id]),
                 Some(StandbyReport::Gone { since_ms }) => site.gone.extend([(id, Some(since_ms))]),
-                None => {}
+                Some(StandbyReport::Starting) | None => {}
             }
         }
+        let slots = snapshot.elected.iter().flat_map(|decision| &decision.record.slots);
+        let led: BTreeMap<_, _> = slots
+            .flat_map(|slot| {
+                let before = slot.given.previous.as_ref().map(|led| (&led.member, slot.given.decided_at_ms));
+                let now = slot.named.as_ref().map(|named| (&named.member, u64::MAX));
+                before.into_iter().chain(now)
+            })
+            .collect();
         for absent in &snapshot.absent {
             let site = sites.entry(absent.site.clone()).or_default();
             site.gone.insert(absent.member.clone(), absent.since_ms);
+            let until = led.get(&absent.member).map(|until| (absent.member.clone(), *until));
+            site.led_until.extend(until);
         }
         sites
     }
@@ -164,7 +176,7 @@ impl Sites {
         for (id, site) in sites {
             let seen = seen.get(id).unwrap_or(&none);
             if is_first && seen.ready.is_empty() {
-                site.begin(seen, self.since_ms);
+                site.begin(seen, self.since_ms, (now_ms, ms(self.patience)));
             }
             if let Some(member) = seen.ready.first() {
                 if let Some(loss) = site.loss.take().filter(|_| site.is_reported) {
@@ -197,10 +209,15 @@ impl Sites {
 }
 
 impl Site {
-    /// The site has no ready standby when this member begins to send.
-    fn begin(&mut self, seen: &SiteStandbys, since_ms: u64) {
-        let gone = seen.gone.keys().cloned().collect();
-        let Some(loss) = seen.last_of(&gone) else { return };
+    /// The site has no ready standby when this member begins to send. Of a member that is absent nobody knows whether its standby
+    /// was ready; one that led until then had none. Its absence is noted in the roster a moment later.
+    fn begin(&mut self, seen: &SiteStandbys, since_ms: u64, (now_ms, patience_ms): (u64, u64)) {
+        let gone = seen.gone.iter().map(|(member, since_ms)| (since_ms.unwrap_or(now_ms), member));
+        let led = |(since_ms, member): &(u64, &MemberId)| {
+            seen.led_until.get(*member).is_some_and(|until| until.saturating_add(patience_ms) >= *since_ms)
+        };
+        let Some((gone_ms, member)) = gone.filter(|gone| !led(gone)).max() else { return };
+        let loss = Loss { member: member.clone(), since_ms: gone_ms };
         self.is_reported = loss.since_ms < since_ms;
         self.last.insert(loss.member.clone());
         self.loss = Some(loss);

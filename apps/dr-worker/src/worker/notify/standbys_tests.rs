@@ -8,7 +8,7 @@ fn second(n: u64) -> BootTime {
 }
 
 /// A look at one site, `west`, by its members: `+a` is ready, `-a@7` not since that second, `?a` absent since an unknown time, `*a`
-/// leads, and `a` publishes nothing. Another site has `elsewhere` ready ones.
+/// leads, `^a@7/3` is absent since second 7 and has led until second 3, and `a` publishes nothing. Another site has `elsewhere` ready ones.
 fn seen(members: &str, elsewhere: usize) -> BTreeMap<SiteId, SiteStandbys> {
     let mut west = SiteStandbys::default();
     for member in members.split_whitespace() {
@@ -20,6 +20,12 @@ fn seen(members: &str, elsewhere: usize) -> BTreeMap<SiteId, SiteStandbys> {
             ("?", _) => west.gone.extend([(id(rest), None)]),
             ("-", Some((rest, at))) => {
                 west.gone.extend([(id(rest), Some(START + 1000 * at.parse::<u64>().unwrap()))]);
+            }
+            ("^", Some((rest, at))) => {
+                let (at, led) = at.split_once('/').unwrap();
+                let second = |text: &str| START + 1000 * text.parse::<u64>().unwrap();
+                west.gone.extend([(id(rest), Some(second(at)))]);
+                west.led_until.extend([(id(rest), second(led))]);
             }
             _ => {}
         }
@@ -110,4 +116,10 @@ fn a_new_sender_reports_what_is_recent_with_the_same_id() {
     assert_eq!(look(90, "-a@5"), [], "the sender before has reported it");
     assert_eq!(look(91, "+a")[0].key, "west/a/1700000005000", "nobody has reported that it is back");
     assert_eq!(events(&[(0, "a"), (60, "a")]), [""; 0], "none was ever ready");
+    // The sender before had the standby itself, or led.
+    let lost = events(&[(30, "?a"), (32, "-a@31"), (45, "-a@31")]);
+    assert_eq!(lost, ["45 standbys-lost west/a/1700000031000"]);
+    assert_eq!(events(&[(30, "^a@29/30"), (60, "^a@29/30")]), [""; 0]);
+    let lost = events(&[(30, "^a@29/5"), (60, "^a@29/5")]);
+    assert_eq!(lost, ["60 standbys-lost west/a/1700000029000"], "it has been a standby since");
 }

@@ -23,6 +23,7 @@ use super::{
     handover::{Ask, HandedRun, ProgramState, RunState},
     lease::WorkTime,
     machine::{Decision, End, Event, Finish, Machine},
+    notify::NotifySocket,
     output::{self, Copying, KeptOutput},
     restart::RestartState,
     run_end::RunEnd,
@@ -79,6 +80,7 @@ struct Adopted {
     guarded: Guarded,
     copying: Copying,
     restarts: RestartState,
+    notify: Option<NotifySocket>,
 }
 
 /// What the task behind a run gets.
@@ -191,12 +193,14 @@ impl Supervisor {
         descriptors: Vec<[OwnedFd; 2]>,
     ) -> io::Result<Supervisor> {
         let descriptors = <[[OwnedFd; 2]; 1]>::try_from(descriptors).ok();
-        let Some((ProgramState { guard, output }, [[socket, pipe]])) = program.zip(descriptors) else {
+        let Some((ProgramState { guard, output, notify }, [[socket, pipe]])) = program.zip(descriptors)
+        else {
             return Err(io::Error::other("it is not the run of one program"));
         };
         let guarded = Guarded::adopt(&guards, guard, socket)?;
         let copying = output::adopt(task.jobs.clone(), &guards, output, pipe)?;
-        let adopted = Some(Adopted { guarded, copying, restarts });
+        let notify = notify.map(NotifySocket::bind_to).transpose()?;
+        let adopted = Some(Adopted { guarded, copying, restarts, notify });
         Ok(Supervisor { adopted, ..Supervisor::new(task, guards) })
     }
 

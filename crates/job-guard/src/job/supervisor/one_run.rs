@@ -55,7 +55,10 @@ struct Run {
     /// Whether the kernel has ended a process just before the program ended.
     is_out_of_memory: bool,
     cancel_probe: watch::Sender<bool>,
-    notify: Option<Arc<NotifySocket>>,
+    /// Its readiness socket. It is read to the end of the run: a program that reports its state all the time must not block.
+    notify: Option<NotifySocket>,
+    /// Whether it has sent `READY=1` in its present role.
+    says_ready: watch::Sender<bool>,
     /// Copies its output to the log.
     copying: Option<Copying>,
     /// Who waits until the guard has confirmed new terms.
@@ -102,6 +105,7 @@ impl Default for Run {
             is_out_of_memory: false,
             cancel_probe: watch::Sender::new(false),
             notify: None,
+            says_ready: watch::Sender::new(false),
             copying: None,
             arming: None,
         }
@@ -111,6 +115,14 @@ impl Default for Run {
 impl Run {
     fn pid(&self) -> Option<u32> {
         u32::try_from(self.main?.as_raw()).ok()
+    }
+
+    /// Returns when the program sends `READY=1`.
+    async fn hears_ready(notify: Option<&NotifySocket>, main: Option<Pid>) {
+        match notify.zip(main) {
+            Some((notify, main)) => notify.ready(main).await,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -146,12 +158,12 @@ impl Supervisor {
 
     /// Continues a run that is ready.
     async fn run_adopted(&mut self, adopted: Adopted) -> Ended {
-        let Adopted { guarded, copying, restarts } = adopted;
+        let Adopted { guarded, copying, restarts, notify } = adopted;
         let policy = Machine::new(self.job.restart, self.job.exit_codes.clone());
         self.machine = policy.with_restarts(restarts);
         self.tell(Event::Start);
         self.tell(Event::Ready);
-        let mut run = Run { main: guarded.main(), copying: Some(copying), ..Run::default() };
+        let mut run = Run { main: guarded.main(), copying: Some(copying), notify, ..Run::default() };
         self.publish(run.pid());
         tracing::info!(job = self.job.name, pid = run.pid(), "job runs on under the new program");
         self.check_liveness(&mut run);
@@ -175,11 +187,11 @@ impl Supervisor {
     async fn start(&mut self, run: &mut Run) -> Result<Guarded, String> {
         let run_as = self.look_up_user().await?;
         let mut launch = self.launch(run_as);
-        if self.job.ready == ReadyProbe::Notify {
+        if self.job.ready == ReadyProbe::Notify || self.job.notifies {
             let socket =
                 NotifySocket::bind().map_err(|error| format!("can't make its readiness socket: {error}"))?;
             launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
-            run.notify = Some(Arc::new(socket));
+            run.notify = Some(socket);
         }
         let (stdout, copying) = output::of_job(self.jobs.clone(), &self.guards)
             .map_err(|error| format!("can't make a pipe for its output: {error}"))?;
@@ -263,6 +275,7 @@ impl Supervisor {
                     );
                     guarded.signal_directly(self.job.stop_signal);
                 }
+                () = Run::hears_ready(run.notify.as_ref(), run.main) => drop(run.says_ready.send_replace(true)),
                 probed = probed => {
                     run.probe = None;
                     // During a stop the result of a probe does not count.
@@ -299,6 +312,9 @@ impl Supervisor {
         }
         run.probe = None;
         run.arming = Some(ask);
+        // What it has said of its former role is no word about the next one.
+        run.notify.as_ref().inspect(|notify| notify.discard());
+        run.says_ready.send_replace(false);
         self.job = Arc::new(job);
         (self.work_until, self.suspended) = (time.until, time.suspended);
         (self.is_renewed, self.is_suspendable) = (true, true);
@@ -311,8 +327,10 @@ impl Supervisor {
 
     /// Probes the program until it is ready.
     fn probe_again(&self, run: &mut Run) {
-        let Some(main) = run.main.filter(|_| self.machine.state() == ProcessState::Starting) else { return };
-        let probe = self.probe(main, run);
+        if run.main.is_none() || self.machine.state() != ProcessState::Starting {
+            return;
+        }
+        let probe = self.probe(run);
         run.probe =
             Some(Box::pin(async { if probe.passed().await { Probed::Ready } else { Probed::Nothing } }));
     }
@@ -451,18 +469,19 @@ impl Supervisor {
 
     /// Begins the liveness check, if the job has one.
     fn check_liveness(&self, run: &mut Run) {
-        let Some(main) = run.main.filter(|_| self.job.liveness.is_some()) else { return };
-        let probe = self.probe(main, run);
+        if run.main.is_none() || self.job.liveness.is_none() {
+            return;
+        }
+        let probe = self.probe(run);
         run.probe = Some(Box::pin(async { probe.failed().await.map_or(Probed::Nothing, Probed::Dead) }));
     }
 
-    fn probe(&self, main: Pid, run: &Run) -> Probe {
+    fn probe(&self, run: &Run) -> Probe {
         Probe {
             job: Arc::clone(&self.job),
             guards: self.guards.clone(),
             work_until: self.work_until.clone(),
-            main,
-            notify: run.notify.clone(),
+            says_ready: run.says_ready.subscribe(),
             frozen: self.frozen.subscribe(),
             cancel: run.cancel_probe.subscribe(),
         }
@@ -498,7 +517,8 @@ impl Supervisor {
             let copying = run.copying.as_ref().filter(|_| is_at_rest).ok_or_else(|| self.no_handover())?;
             let output = copying.hand_over().await?;
             let (guard, socket) = guarded.hand_over()?;
-            let program = Some(ProgramState { guard, output: output.state });
+            let notify = run.notify.as_ref().map(|notify| notify.name().to_owned());
+            let program = Some(ProgramState { guard, output: output.state, notify });
             let state = RunState { program, restarts: self.machine.restart_state(), processes: Vec::new() };
             let descriptors = vec![[socket, output.pipe]];
             Ok(HandedRun { state, descriptors, held: vec![held, output.held] })

@@ -161,7 +161,7 @@ const drawSites = (cluster, status) => {
         cluster.standbys.filter((s) => s.member === m.member).map((s) => pill(`standby ${s.state}`, s.state === "running" ? "good" : "busy")),
         m.elector && pill("elector"), !["healthy", "unchecked"].includes(m.health) && pill("unfit", "bad"),
         m.member === status.member && el("span", "soft push", "this worker")),
-      el("p", "soft", [m.health === "unchecked" ? "fitness unchecked" : m.health, m.address, m.software, ...Object.entries(m.attributes).map(([k, v]) => `${k}=${v}`)].filter(hasText).join(" · ")),
+      el("p", "soft", [m.health === "unchecked" ? "fitness unchecked" : m.health, m.address, m.software, ...Object.entries(m.attributes).filter(([k]) => k !== "dr.standby").map(([k, v]) => `${k}=${v}`)].filter(hasText).join(" · ")),
       m.member === status.member && own && own.process.problem ? el("p", "soft", own.process.problem) : null)),
     cluster.absent.filter((m) => m.site === site).map((m) => el("div", "member",
       el("div", "row", el("b", "", m.member), pill("absent", m.stopped ? "" : "bad")),
