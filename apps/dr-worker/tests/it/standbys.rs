@@ -180,6 +180,11 @@ fn a_promoted_standby_is_ready_by_its_own_word_after_an_upgrade_too() {
          trap 'exit 0' TERM; while :; do sleep 0.05; done"
     );
     let program = serde_json::json!(["/bin/sh", "-c", script]);
+    // Until the test has said that it is a standby.
+    let wait =
+        format!("echo demoting >> {journal}/$DR_MEMBER; until [ -e {journal}/said ]; do sleep 0.05; done");
+    let command = serde_json::json!(["/bin/sh", "-c", wait]);
+    let demote = format!("job.orders.standby.demote={{ kind = \"exec\", command = {command} }}");
     let (leader, standby) =
         (format!("job.orders.command={program}"), format!("job.orders.standby.command={program}"));
     let settings = [
@@ -187,7 +192,8 @@ fn a_promoted_standby_is_ready_by_its_own_word_after_an_upgrade_too() {
         &standby,
         "job.orders.ready.kind=notify",
         "job.orders.standby.promote={ kind = \"signal\", signal = \"SIGUSR1\" }",
-        "job.orders.standby.ready.after=0s",
+        &demote,
+        "job.orders.standby.ready.kind=notify",
         "policy.min_tenure=0s",
     ];
     let worker = |id: &str, site: &str| Running::start(&mut stage.worker_command(id, site, &settings));
@@ -195,12 +201,17 @@ fn a_promoted_standby_is_ready_by_its_own_word_after_an_upgrade_too() {
     says_ready(&stage, "east-1");
     until("the first leads", || leads(&east));
     let west = worker("west-1", "west");
-    until("the standby is ready", || standby_of(&west)["state"] == "running");
-    // Of its role as a standby: it is no word about the next one.
     says_ready(&stage, "west-1");
+    until("the standby is ready", || standby_of(&west)["state"] == "running");
     Outcome::of(stage.worker_command("west-1", "west", &settings).arg("upgrade")).assert(0, &[]);
     until("/standby", || west.code("/standby") == 200);
+    // Of its role as a standby: it is no word about the next one.
+    says_ready(&stage, "west-1");
     stage.operator(&["switchover", "--to-site", "west"]).assert(0, &[]);
+    until("it is demoted", || stage.written("east-1").iter().any(|line| line == "demoting"));
+    says_ready(&stage, "east-1");
+    fs::write(stage.dir.path().join("said"), "").expect("written");
+    until("it is a ready standby", || standby_of(&east)["state"] == "running");
     until("it is promoted", || stage.written("west-1").iter().any(|line| line == "promoted"));
     assert!(!leads(&west), "it has not said that it is ready");
     says_ready(&stage, "west-1");

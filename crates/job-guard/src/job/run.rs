@@ -141,12 +141,12 @@ impl JobRun {
     /// Gives the program that runs the description and the time of another role, such as a deadline that it did not have. When
     /// this returns, its guard has them: it ends the program by the new deadline, whatever happens to this process.
     ///
-    /// The program is [`Starting`](ProcessState::Starting) then. Have it change its role, and call
+    /// The program is [`Starting`](ProcessState::Starting) then. Have it change its role, unless it has done so, and call
     /// [`JobRun::probe`]. If it ends before it is ready in its new role, it is not restarted, and the run is over. Later it is
     /// restarted as the new description says, with its command.
     ///
     /// # Errors
-    /// The reason, if its program does not run, or its guard does not answer. [Stop](JobRun::stop) the run then: the terms
+    /// The reason, if its program does not run or has no readiness socket for the new `ready`, or its guard does not answer. [Stop](JobRun::stop) the run then: the terms
     /// that count are not known.
     ///
     /// # Cancel safety
@@ -162,6 +162,15 @@ impl JobRun {
         }
         self.change(job);
         Ok(())
+    }
+
+    /// What the program has said of its readiness until now (`READY=1`) does not count any more: it is about to change its role. Call
+    /// it before the program can know that.
+    pub async fn forget_ready(&self) {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.asks.send(RunAsk::ForgetReady(answer)).await;
+        // An error: the run is over.
+        let _ = tokio::time::timeout(ANSWER_WITHIN, answered).await;
     }
 
     /// Probes the program until it is ready, after it has changed its role.

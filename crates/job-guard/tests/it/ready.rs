@@ -212,12 +212,25 @@ async fn in_another_role_by_its_word_of_that_role() {
     let says = notified(&tree).await;
     says(b"READY=1").expect("it listens");
     let promoted = Job { ready: ReadyProbe::Notify, ..spec };
-    job.arm(promoted, WorkTime::unlimited()).await.expect("it runs");
+    job.forget_ready().await;
+    job.arm(promoted.clone(), WorkTime::unlimited()).await.expect("it runs");
     job.probe().await;
     assert!(is_not_ready(&job).await, "it has said that of its former role");
     says(b"READY=1").expect("it listens");
     job.ready().await.expect("it serves");
+    // It changes its role before it is armed.
+    job.forget_ready().await;
+    says(b"READY=1").expect("it listens");
+    job.arm(promoted.clone(), WorkTime::unlimited()).await.expect("it runs");
+    job.probe().await;
+    job.ready().await.expect("it has said so");
     job.stop(soon()).await;
+
+    let without = run(tree.spec(IDLE));
+    without.ready().await.expect("it runs");
+    let refused = without.arm(promoted, WorkTime::unlimited()).await;
+    assert_eq!(refused, Err("it was started without a readiness socket".to_owned()));
+    without.stop(soon()).await;
 }
 
 #[tokio::test]

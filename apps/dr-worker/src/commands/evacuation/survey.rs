@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use election_core::{
     config::SiteId,
-    internals::record::{Cause, Slot, Status, Target},
+    internals::record::{Cause, Exclusion, Slot, Status, Target},
 };
 
 use super::course::StepOutcome;
@@ -14,6 +14,9 @@ use crate::{
     view::Candidate,
     znodes::{DrillMode, Evacuation, EvacuationLeader, EvacuationStep},
 };
+
+/// A member that was lost takes part until its session has ended. So long it is not known whether one that was excluded lives.
+const SESSION_MS: u64 = 20_000;
 
 /// What is found of a job before an evacuation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,15 +117,17 @@ pub(crate) fn arrived(
     why_not: &str,
 ) -> Option<StepOutcome> {
     let is_there = |site: &SiteId| (*site == plan.site) == step.back;
+    let excluded_ms = excluded_since(state, step.begun_ms);
     match leader(state) {
         Some((leader, true)) if is_there(&leader.site) => Some(StepOutcome::Leads(leader)),
         _ if named(state).is_some_and(is_there) => None,
+        _ if excluded_ms.is_some_and(|since_ms| state.unix_ms < since_ms + SESSION_MS) => None,
         // It was lost, before it took over or after; while all servers were silent, for example. That may have been before the
         // site was drained for the job. One that could not take over and lives would not do so the next time either.
         _ if decision(state).is_some_and(|Slot { given, .. }| {
             let is_lost = match given.cause {
                 Cause::LeaderLost => true,
-                Cause::TakeoverFailed => !has_failed(state, step.begun_ms),
+                Cause::TakeoverFailed => excluded_ms.is_none(),
                 _ => false,
             };
             is_lost && Some(given.decided_at_ms) >= step.begun_ms
@@ -134,11 +139,12 @@ pub(crate) fn arrived(
     }
 }
 
-/// Whether a member takes part that is not elected for a while, since this time or later.
-fn has_failed(state: &State, since_ms: Option<u64>) -> bool {
+/// Since when a member is excluded that takes part, if it is since this time or later.
+fn excluded_since(state: &State, since_ms: Option<u64>) -> Option<u64> {
     let recent = state.cluster.exclusions.iter().filter(|one| Some(one.since_ms) >= since_ms);
-    let mut ballots = recent.map(|one| &one.ballot);
-    ballots.any(|ballot| state.cluster.members.iter().any(|member| member.ballot == *ballot))
+    let takes_part =
+        |one: &&Exclusion| state.cluster.members.iter().any(|member| member.ballot == one.ballot);
+    recent.filter(takes_part).map(|one| one.since_ms).max()
 }
 
 fn decision(state: &State) -> Option<&Slot> {
@@ -189,7 +195,7 @@ fn successor(plan: &Evacuation, state: &State) -> Result<EvacuationLeader, Strin
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-    use election_core::{internals::record::Exclusion, strategy::Ballot};
+    use election_core::strategy::Ballot;
 
     use super::*;
     use crate::{
@@ -208,9 +214,9 @@ mod tests {
         decided_at_ms: u64,
         excluded: Option<(&str, u64)>,
     ) -> Option<StepOutcome> {
-        let mut plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS - 2_000);
+        let mut plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS - 70_000);
         plan.steps = vec![EvacuationStep::new("orders", BTreeSet::new())];
-        plan.begin(0, NOW_MS - 1_000);
+        plan.begin(0, NOW_MS - 60_000);
         let mut snapshot = sample(&["east-1", "west-1"]);
         let member = snapshot.members.iter().find(|member| member.member.as_str() == named).unwrap().named();
         let record = &mut snapshot.elected.as_mut().unwrap().record;
@@ -239,11 +245,12 @@ mod tests {
             assert_eq!(outcome("east-1", cause, NOW_MS), Some(StepOutcome::Returned(why())));
         }
         let failed = |excluded| outcome_without("east-1", Cause::TakeoverFailed, NOW_MS, Some(excluded));
-        assert_eq!(failed(("x-0000000002", NOW_MS)), Some(StepOutcome::Failed(why())), "it lives");
-        for other in [("x-0000000009", NOW_MS), ("x-0000000002", NOW_MS - 1_500)] {
+        assert_eq!(failed(("x-0000000002", NOW_MS)), None, "its session may not have ended yet");
+        assert_eq!(failed(("x-0000000002", NOW_MS - 20_000)), Some(StepOutcome::Failed(why())), "it lives");
+        for other in [("x-0000000009", NOW_MS), ("x-0000000002", NOW_MS - 65_000)] {
             assert_eq!(failed(other), Some(StepOutcome::Returned(why())), "it is gone, or another matter");
         }
-        for (cause, at_ms) in [(Cause::LeaderLost, NOW_MS - 1_500), (Cause::CalledOff, NOW_MS)] {
+        for (cause, at_ms) in [(Cause::LeaderLost, NOW_MS - 65_000), (Cause::CalledOff, NOW_MS)] {
             assert_eq!(outcome("east-1", cause, at_ms), Some(StepOutcome::Failed(why())));
         }
     }

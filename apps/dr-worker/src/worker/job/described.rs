@@ -3,7 +3,7 @@
 use std::{iter::zip, pin::Pin, sync::Arc};
 
 use election_core::Leadership;
-use job_guard::{Guards, Job, JobProcess, LockError, ReadyProbe, Reporter, Stream, WorkTime};
+use job_guard::{Guards, Job, JobProcess, LockError, Reporter, Stream, WorkTime};
 use metrics::counter;
 
 use super::env::JobEnv;
@@ -90,9 +90,8 @@ impl JobSpec {
             stop_timeout: self.stop_timeout,
             freezes: self.freezes,
             ready: self.ready.clone(),
-            // It may become a standby, or a standby this.
-            notifies: self.standby.as_ref().is_some_and(|standby| standby.ready == ReadyProbe::Notify)
-                || self.ready == ReadyProbe::Notify,
+            // It may become a standby or a standby this, as a later configuration says.
+            notifies: self.standby.is_some(),
             ready_as: self.user_of(Helper::Ready),
             liveness: self.liveness.clone(),
             liveness_as: self.user_of(Helper::Liveness),

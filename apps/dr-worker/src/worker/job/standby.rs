@@ -466,6 +466,7 @@ impl Standby {
             self.announce(env).await;
             return Ok(false);
         }
+        run.forget_ready().await;
         self.armed(run.arm(job, time).await)?;
         self.announce(env).await;
         match standby.promote {
@@ -505,6 +506,7 @@ impl Standby {
             return Ok(false);
         }
         let all = self.leader_env(env, env.over(&spec.env));
+        run.forget_ready().await;
         self.change(spec, "demote", (command, timeout), all, Some(by)).await?;
         let facts = self.after_leading();
         self.armed(run.arm(self.job(&facts), WorkTime::unlimited()).await)?;

@@ -101,18 +101,18 @@ impl SiteStandbys {
             }
         }
         let slots = snapshot.elected.iter().flat_map(|decision| &decision.record.slots);
-        let led: BTreeMap<_, _> = slots
-            .flat_map(|slot| {
-                let before = slot.given.previous.as_ref().map(|led| (&led.member, slot.given.decided_at_ms));
-                let now = slot.named.as_ref().map(|named| (&named.member, u64::MAX));
-                before.into_iter().chain(now)
-            })
-            .collect();
+        let led = slots.flat_map(|slot| {
+            let before = slot.given.previous.as_ref().map(|led| (&led.member, slot.given.decided_at_ms));
+            let now = slot.named.as_ref().map(|named| (&named.member, u64::MAX));
+            before.into_iter().chain(now)
+        });
+        let led: Vec<_> = led.collect();
         for absent in &snapshot.absent {
             let site = sites.entry(absent.site.clone()).or_default();
             site.gone.insert(absent.member.clone(), absent.since_ms);
-            let until = led.get(&absent.member).map(|until| (absent.member.clone(), *until));
-            site.led_until.extend(until);
+            let until =
+                led.iter().filter(|(member, _)| **member == absent.member).map(|(_, until)| *until).max();
+            site.led_until.extend(until.map(|until| (absent.member.clone(), until)));
         }
         sites
     }

@@ -25,10 +25,13 @@ pub(super) async fn keep(standby: Arc<Standby>, job: String, publishes: Arc<Meas
     let seen = || {
         let is_ready = standby.process().map(|process| process.state == ProcessState::Running);
         has_led.fetch_or(is_ready.is_none(), Relaxed);
-        report.send_if_modified(|report| {
+        let is_changed = report.send_if_modified(|report| {
             let next = StandbyReport::next(*report, is_ready, unix_ms());
             std::mem::replace(report, next) != next
         });
+        if is_ready == Some(true) && !is_changed {
+            has_led.store(false, Relaxed);
+        }
     };
     let mut reports = report.subscribe();
     let publish = async {

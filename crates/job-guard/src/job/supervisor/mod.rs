@@ -98,6 +98,8 @@ pub(super) enum RunAsk {
     HandOver(Ask<HandedRun>),
     /// It is about to change its role: this description and this time count from now on.
     Arm(Box<(Job, WorkTime)>, Ask<()>),
+    /// What it has said of its readiness does not count any more.
+    ForgetReady(Ask<()>),
     /// It has changed its role, and is to be probed.
     Probe,
     /// Send it this signal.
@@ -109,7 +111,7 @@ impl RunAsk {
     pub(super) fn refuse(self, why: String) {
         match self {
             RunAsk::HandOver(ask) => drop(ask.send(Err(why))),
-            RunAsk::Arm(_, ask) => drop(ask.send(Err(why))),
+            RunAsk::Arm(_, ask) | RunAsk::ForgetReady(ask) => drop(ask.send(Err(why))),
             RunAsk::Probe | RunAsk::Signal(_) => {}
         }
     }
@@ -199,7 +201,11 @@ impl Supervisor {
         };
         let guarded = Guarded::adopt(&guards, guard, socket)?;
         let copying = output::adopt(task.jobs.clone(), &guards, output, pipe)?;
-        let notify = notify.map(NotifySocket::bind_to).transpose()?;
+        let notify = notify.and_then(|name| {
+            let bound = NotifySocket::bind_to(name);
+            // A program that is ready runs on without it, and is not armed if it has to be ready by its word.
+            bound.inspect_err(|error| tracing::warn!("can't bind the readiness socket again: {error}")).ok()
+        });
         let adopted = Some(Adopted { guarded, copying, restarts, notify });
         Ok(Supervisor { adopted, ..Supervisor::new(task, guards) })
     }

@@ -55,7 +55,7 @@ struct Run {
     /// Whether the kernel has ended a process just before the program ended.
     is_out_of_memory: bool,
     cancel_probe: watch::Sender<bool>,
-    /// Its readiness socket. It is read to the end of the run: a program that reports its state all the time must not block.
+    /// Its readiness socket. It is read as long as the main process runs: one that reports its state all the time must not block.
     notify: Option<NotifySocket>,
     /// Whether it has sent `READY=1` in its present role.
     says_ready: watch::Sender<bool>,
@@ -275,7 +275,6 @@ impl Supervisor {
                     );
                     guarded.signal_directly(self.job.stop_signal);
                 }
-                () = Run::hears_ready(run.notify.as_ref(), run.main) => drop(run.says_ready.send_replace(true)),
                 probed = probed => {
                     run.probe = None;
                     // During a stop the result of a probe does not count.
@@ -286,9 +285,16 @@ impl Supervisor {
                 Some(ask) = self.asks.recv() => match ask {
                     RunAsk::HandOver(ask) => self.hand_over(ask, &guarded, run).await,
                     RunAsk::Arm(terms, ask) => self.arm(*terms, ask, &mut guarded, run),
+                    RunAsk::ForgetReady(ask) => {
+                        run.notify.as_ref().inspect(|notify| notify.discard());
+                        run.says_ready.send_replace(false);
+                        let _ = ask.send(Ok(()));
+                    }
                     RunAsk::Probe => self.probe_again(run),
                     RunAsk::Signal(signal) => guarded.signal(signal),
                 },
+                // The last one: whoever sends all the time holds up nothing.
+                () = Run::hears_ready(run.notify.as_ref(), run.main) => drop(run.says_ready.send_replace(true)),
             }
         }
     }
@@ -306,15 +312,16 @@ impl Supervisor {
             freezes: job.freezes,
             until: (*time.until.borrow()).into(),
         };
+        if job.ready == ReadyProbe::Notify && run.notify.is_none() {
+            let _ = ask.send(Err("it was started without a readiness socket".to_owned()));
+            return;
+        }
         if !runs || !guarded.arm(terms) {
             let _ = ask.send(Err(self.no_handover()));
             return;
         }
         run.probe = None;
         run.arming = Some(ask);
-        // What it has said of its former role is no word about the next one.
-        run.notify.as_ref().inspect(|notify| notify.discard());
-        run.says_ready.send_replace(false);
         self.job = Arc::new(job);
         (self.work_until, self.suspended) = (time.until, time.suspended);
         (self.is_renewed, self.is_suspendable) = (true, true);
