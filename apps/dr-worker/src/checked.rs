@@ -6,48 +6,39 @@
 //! reads the files as they are.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+
 /// Files by the paths by which they were read. A file that is no text is not among them.
 pub(crate) type Files = BTreeMap<PathBuf, String>;
 
-/// What reading a file does besides.
-enum Mode {
-    Nothing,
-    Record(Files),
-    Use(Files),
+/// What is used instead of the files of these paths.
+static GIVEN: Mutex<Option<Files>> = Mutex::new(None);
+
+thread_local! {
+    /// What this thread has read, while it is recorded.
+    static RECORDED: RefCell<Option<Files>> = const { RefCell::new(None) };
 }
 
-static MODE: Mutex<Mode> = Mutex::new(Mode::Nothing);
-
-fn mode() -> MutexGuard<'static, Mode> {
-    MODE.lock()
-}
-
-/// From now on it is recorded what is read.
-pub(crate) fn record() {
-    *mode() = Mode::Record(Files::new());
-}
-
-/// What was recorded.
-pub(crate) fn recorded() -> Files {
-    match &*mode() {
-        Mode::Record(files) => files.clone(),
-        Mode::Nothing | Mode::Use(_) => Files::new(),
-    }
+/// What this returns, and what it has read.
+pub(crate) fn recording<T>(act: impl FnOnce() -> T) -> (T, Files) {
+    RECORDED.set(Some(Files::new()));
+    let done = act();
+    (done, RECORDED.take().unwrap_or_default())
 }
 
 /// These are used instead of the files of these paths, until [`forget`].
 pub(crate) fn give(files: Files) {
-    *mode() = Mode::Use(files);
+    *GIVEN.lock() = Some(files);
 }
 
 /// The files are read as they are.
 pub(crate) fn forget() {
-    *mode() = Mode::Nothing;
+    *GIVEN.lock() = None;
 }
 
 /// The content of the file, by `from_disk` unless it was given.
@@ -55,23 +46,23 @@ pub(crate) fn forget() {
 /// # Errors
 /// Those of `from_disk`.
 pub(crate) fn read<E>(path: &Path, from_disk: impl FnOnce() -> Result<Vec<u8>, E>) -> Result<Vec<u8>, E> {
-    if let Mode::Use(files) = &*mode()
-        && let Some(text) = files.get(path)
-    {
-        return Ok(text.clone().into_bytes());
-    }
-    let bytes = from_disk()?;
-    if let Mode::Record(files) = &mut *mode()
-        && let Ok(text) = str::from_utf8(&bytes)
-    {
-        files.insert(path.to_owned(), text.to_owned());
-    }
+    let given = GIVEN.lock().as_ref().and_then(|files| files.get(path).cloned());
+    let bytes = match given {
+        Some(text) => text.into_bytes(),
+        None => from_disk()?,
+    };
+    RECORDED.with_borrow_mut(|recorded| {
+        if let (Some(files), Ok(text)) = (recorded, str::from_utf8(&bytes)) {
+            files.insert(path.to_owned(), text.to_owned());
+        }
+    });
     Ok(bytes)
 }
 
 /// The given files of a directory, if there are any.
 pub(crate) fn inside(directory: &Path) -> Option<Vec<PathBuf>> {
-    let Mode::Use(files) = &*mode() else { return None };
+    let given = GIVEN.lock();
+    let files = given.as_ref()?;
     let inside: Vec<_> = files.keys().filter(|path| path.parent() == Some(directory)).cloned().collect();
     (!inside.is_empty()).then_some(inside)
 }

@@ -2,11 +2,14 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{CString, OsString},
     io,
     path::{self, Path, PathBuf},
     sync::OnceLock,
 };
+
+/// What this process executes, whatever has become of its file.
+pub(crate) const ITSELF: &str = "/proc/self/exe";
 
 /// The name of the program without stages of its own.
 pub(crate) const NAME: &str = env!("CARGO_PKG_NAME");
@@ -20,6 +23,17 @@ pub(crate) fn program() -> String {
 
 /// The file of this program, as it was when this was called first.
 static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// The file that this program was executed from, by the program before this one in this process, which has executed itself.
+pub(crate) fn continue_as(file: PathBuf) {
+    // The kernel names a process after the path that was executed.
+    let name = program();
+    if let Ok(name) = CString::new(name) {
+        // It fails only for an invalid address.
+        let _ = rustix::thread::set_name(&name);
+    }
+    let _ = FILE.set(file);
+}
 
 /// The file that this program was executed from: an upgrade executes what is there then. The path by which the program was
 /// started counts, if it is one, so that a symbolic link can be changed. Call it when the process starts: later the file may

@@ -1,6 +1,14 @@
 //! The signals that end a process, and those that must not.
 
-use std::{future::poll_fn, io, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    io,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
 
 use nix::sys::signal::SigSet;
 use nix::sys::signal::{SigmaskHow, Signal as Name};
@@ -50,11 +58,20 @@ pub(crate) fn ignore_signals() -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a SIGHUP has come after the last one that was handled.
+static RELOAD_WAITS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Whether a SIGHUP has come that nothing has handled. The next program of this process can't learn it otherwise.
+pub(crate) fn reload_waits() -> bool {
+    RELOAD_WAITS.load(Ordering::Acquire)
+}
+
 /// SIGHUP, which asks the daemon to read its configuration again.
 pub(crate) struct Reloads(Signal);
 
 impl Reloads {
     pub(crate) fn new() -> io::Result<Self> {
+        signal_hook::flag::register(Name::SIGHUP as i32, Arc::clone(&RELOAD_WAITS))?;
         signal(SignalKind::hangup()).map(Self)
     }
 
@@ -63,6 +80,8 @@ impl Reloads {
         if self.0.recv().await.is_none() {
             std::future::pending().await
         }
+        // One that comes before this is handled with what is read from now on.
+        RELOAD_WAITS.store(false, Ordering::Release);
     }
 }
 

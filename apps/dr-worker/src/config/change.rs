@@ -4,13 +4,16 @@
 //! first, with the programs that it names and the granted lease. Keys that need a restart of the worker keep their old
 //! values, and the result is checked again, so the configuration in force is always one that the reader accepts. A longer
 //! `stop_timeout` counts for the lease at once, a shorter one only when the job has been started with it.
+//!
+//! Where the worker has to execute itself, the same holds until it has done so. If the old values of these keys do not fit
+//! the new values of others, all of them wait for that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Config, JobConfig, KEYS, Problem, Problems,
@@ -42,7 +45,7 @@ fn reason(key: &str) -> &'static str {
 }
 
 /// A key whose value has changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyChange {
     /// The key; `job.NAME` for a job that is new, or that is not configured any more.
     pub key: String,
@@ -72,6 +75,7 @@ impl fmt::Display for KeyChange {
                 write!(f, "{key}: applies at the next start of the job: `{restart}`")
             }
             (Effect::JobRestart, None) => write!(f, "{key}: applies at the next start of the job"),
+            (Effect::Handover, _) => write!(f, "{key}: applies when the worker has executed itself"),
             (Effect::WorkerRestart, _) => {
                 write!(f, "{key}: needs `dr-worker upgrade` or a restart of the worker")?;
                 match reason(key) {
@@ -85,14 +89,19 @@ impl fmt::Display for KeyChange {
 
 impl Config {
     /// What a worker that runs with `old` goes on with when this is its new configuration, and what has changed: the new
-    /// values, except those that need a restart of the worker.
+    /// values, except those that need a restart of the worker, or that it executes itself. It does the latter only if nothing
+    /// needs a restart.
     ///
     /// # Errors
     /// If the new values can't be used together with the old ones that stay in force.
     pub fn taken_over_from(self, old: &Self) -> Result<(Self, Vec<KeyChange>), Problems> {
-        let changes = changes(old, &self);
+        let mut changes = changes(old, &self);
+        if changes.iter().any(|change| change.effect == Effect::WorkerRestart) {
+            let waits = changes.iter_mut().filter(|change| change.effect == Effect::Handover);
+            waits.for_each(|change| change.effect = Effect::WorkerRestart);
+        }
         let kept: Vec<_> =
-            changes.iter().filter(|change| change.effect == Effect::WorkerRestart).map(|c| &c.key).collect();
+            changes.iter().filter(|change| change.effect.keeps_old()).map(|c| c.key.as_str()).collect();
         if kept.is_empty() {
             return Ok((self, changes));
         }
@@ -100,14 +109,19 @@ impl Config {
         for key in &kept {
             keep(&mut root, &old.root, &steps(key));
         }
-        let kept: Vec<_> = kept.iter().map(|key| key.as_str()).collect();
         let message = format!(
             "these keys need a restart of the worker and keep their old values until then, which the others do not fit: {}",
             kept.join(", ")
         );
-        let config = Self::of(root, &self.registry)
-            .map_err(|problems| problems.and(Problem::with_source("reload", message)))?;
-        Ok((config, changes))
+        match Self::of(root, &self.registry) {
+            Ok(config) => Ok((config, changes)),
+            Err(_) if changes.iter().all(|change| change.effect != Effect::WorkerRestart) => {
+                let applied = changes.iter_mut().filter(|change| change.effect == Effect::Applied);
+                applied.for_each(|change| change.effect = Effect::Handover);
+                Ok((old.clone(), changes))
+            }
+            Err(problems) => Err(problems.and(Problem::with_source("reload", message))),
+        }
     }
 }
 
@@ -128,7 +142,8 @@ fn changes(old: &Config, new: &Config) -> Vec<KeyChange> {
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).filter(|key| differs(key)).collect();
     let jobs = other_jobs.iter().map(|job| {
         let key = toml_edit::Key::new(job.as_str());
-        KeyChange { key: format!("job.{key}"), job: Some((*job).clone()), effect: Effect::WorkerRestart }
+        let effect = if now.contains(*job) { Effect::Handover } else { Effect::WorkerRestart };
+        KeyChange { key: format!("job.{key}"), job: Some((*job).clone()), effect }
     });
     let of_keys = keys.iter().filter_map(|key| {
         let steps = steps(key);

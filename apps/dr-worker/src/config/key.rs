@@ -1,20 +1,29 @@
 //! A declared key, as data.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The name of a key that the user chooses.
 pub(super) const ANY: &str = "*";
 
 /// What it takes until the new value of a key applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
     /// Nothing.
     Applied,
     /// The next start of the job.
     JobRestart,
+    /// The worker executes itself, and its jobs run on. Until then the old value stays in force.
+    Handover,
     /// A restart of the worker. Until then the old value stays in force.
     WorkerRestart,
+}
+
+impl Effect {
+    /// Whether the old value stays in force when the configuration is read again.
+    pub(super) fn keeps_old(self) -> bool {
+        matches!(self, Self::Handover | Self::WorkerRestart)
+    }
 }
 
 /// A key of a table.

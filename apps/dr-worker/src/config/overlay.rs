@@ -39,6 +39,11 @@ pub(super) fn refusal(steps: &[String], overlays: Overlays) -> Option<String> {
                 "an overlay can't change it, because it needs a restart of the worker; set it in a file";
             return Some(why.to_owned());
         }
+        _ if found.effect == Some(Effect::Handover) => {
+            let why =
+                "an overlay can't change it, because the worker has to execute itself; set it in a file";
+            return Some(why.to_owned());
+        }
         Reach::Node => {
             let why = "an overlay can't change it: each node decides that; set it in a file";
             return Some(why.to_owned());

@@ -108,7 +108,7 @@ table! {
         // With less a busy machine would suspect all members.
         /// How long a member must be unreachable to be suspected. Each member probes each other one four times in it. A worker
         /// whose ZooKeeper server is silent for that long moves its session to another one.
-        suspect_after: Duration => value().within(100 * MILLISECOND..=DAY).worker("the session leaves silent servers by it");
+        suspect_after: Duration => value().within(100 * MILLISECOND..=DAY).handover();
         /// How many members lead at once, each in a slot of its own; the others are spares. 1 to 16.
         slots: usize => value().worker(UNDER_WAY).any_recipe();
     }
@@ -177,7 +177,7 @@ fn ranking() -> Rule<Leaf<Value, true>> {
 table! {
     struct Balance {
         /// Move leadership between equally good members for even shares of all jobs; see [balance].
-        balance: bool = false => value().worker("the balancer's election is joined at the start");
+        balance: bool = false => value().handover();
     }
 }
 

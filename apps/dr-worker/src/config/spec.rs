@@ -140,7 +140,7 @@ table! {
             "that this member is fit to lead"
         ).example("{ kind = \"exec\", command = [\"/usr/bin/replica-status\", \"--healthy\"], failures = 3 }");
         /// Program on every member that does not lead, which is promoted where it leads. See docs/standbys.md.
-        pub standby: Option<StandbySpec> = None => optional_nested(StandbySpec::default()).worker("a standby is supervised from the start of the worker");
+        pub standby: Option<StandbySpec> = None => optional_nested(StandbySpec::default()).handover();
         /// Other jobs that must be READY first: this job's program starts while each of them has a READY leader, on any member,
         /// and stops before one of them stops as planned. See docs/policies.md, "Other jobs".
         pub after: Vec<String> = Vec::new() => value().applied().check(|jobs: &Vec<String>| listed_twice(jobs));

@@ -130,6 +130,12 @@ impl<F> Rule<F> {
         self
     }
 
+    /// A changed value applies when the worker executes itself.
+    pub(super) fn handover(mut self) -> Self {
+        self.terms.effect = Some(Effect::Handover);
+        self
+    }
+
     /// A changed value needs a restart of the worker, for this reason.
     pub(super) fn worker(mut self, reason: &'static str) -> Self {
         self.terms.effect = Some(Effect::WorkerRestart);

@@ -65,7 +65,7 @@ table! {
         /// znodes. "safe": the policy, load, restart, exit_codes.not_here, stop_timeout, planned_stop_timeout and limits of a job;
         /// "all": also exit_codes.stay_down, and what makes the node run a program, such as command, env, hooks and checks; "off":
         /// nothing. See docs/configuration.md.
-        pub overlay: Overlays = Overlays::Safe => value().worker("overlays are followed from the start");
+        pub overlay: Overlays = Overlays::Safe => value().handover();
     }
     check ZooKeeperConfig::check;
 }

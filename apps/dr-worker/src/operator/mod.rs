@@ -65,7 +65,7 @@ use crate::{
     error::{Error, ExitCode},
     logging::{self, Usual},
     mask::mask,
-    program::{NAME, program},
+    program::{NAME, continue_as, program},
     signals,
     worker::{
         run::{self, Beginning},
@@ -272,6 +272,9 @@ fn resumed() -> Result<Beginning, Error> {
         Error::Failed(format!("{} is for a worker that upgrades itself: {error}", check::RESUME))
     })?;
     job_guard::adopt_guards(resumed.handed.guards());
+    if let Some(file) = resumed.handed.file.clone() {
+        continue_as(file);
+    }
     checked::give(resumed.handed.files.clone());
     Ok(Beginning::Resume(Box::new(resumed)))
 }
@@ -369,13 +372,13 @@ fn dispatch(
     let sources = &global.sources(registry);
     match &arguments.verb {
         Verb::Run(RunArguments { resume_check: Some(question), .. }) => {
-            checked::record();
-            let config = Config::load(sources)?;
-            config.check_node()?;
-            let answer = check::answer(question, &config);
-            output::print_json(
-                &answer.map_err(|error| error.located(|key, message| config.problem(key, message)))?,
-            )
+            let (answer, files) = checked::recording(|| {
+                let config = Config::load(sources)?;
+                config.check_node()?;
+                let answer = check::answer(question, &config);
+                answer.map_err(|error| error.located(|key, message| config.problem(key, message)))
+            });
+            output::print_json(&answer?.with(files))
         }
         Verb::Run(RunArguments { resume, .. }) => {
             let beginning = beginning?;

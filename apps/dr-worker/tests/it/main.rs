@@ -47,6 +47,7 @@ mod near_servers;
 mod notify;
 mod patch_night;
 mod reload;
+mod reload_handover;
 mod rsync_site;
 mod security;
 mod service;

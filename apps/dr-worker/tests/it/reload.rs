@@ -13,39 +13,39 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use zk_testkit::PortReservation;
 
-const TOKEN: &str = "0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef";
 
 /// The file that a test changes.
-struct File<'a> {
+pub(crate) struct File<'a> {
     stage: &'a Stage,
     path: PathBuf,
     tokens: String,
 }
 
 impl<'a> File<'a> {
-    fn new(stage: &'a Stage, text: &str) -> Self {
+    pub(crate) fn new(stage: &'a Stage, text: &str) -> Self {
         let (_, tokens) = stage.tokens(TOKEN);
         let file = Self { stage, path: stage.dir.path().join("worker.toml"), tokens };
         file.write(text);
         file
     }
 
-    fn write(&self, text: &str) {
+    pub(crate) fn write(&self, text: &str) {
         fs::write(&self.path, text).expect("a file");
     }
 
-    fn worker(&self, id: &str, site: &str) -> Running {
+    pub(crate) fn worker(&self, id: &str, site: &str) -> Running {
         Running::start(&mut self.command(id, site))
     }
 
-    fn command(&self, id: &str, site: &str) -> Command {
+    pub(crate) fn command(&self, id: &str, site: &str) -> Command {
         let mut command = self.stage.worker_command(id, site, &[&self.tokens]);
         command.arg("--config").arg(&self.path);
         command
     }
 
     /// Has workers read this text, and waits until they have.
-    fn reload(&self, workers: &[&Running], text: &str) -> Vec<Value> {
+    pub(crate) fn reload(&self, workers: &[&Running], text: &str) -> Vec<Value> {
         self.write(text);
         workers
             .iter()
@@ -93,12 +93,12 @@ fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).expect("a time")
 }
 
-fn config(worker: &Running) -> Value {
+pub(crate) fn config(worker: &Running) -> Value {
     let (_, body) = worker.http_with("GET", "/config", &[&format!("Authorization: Bearer {TOKEN}")], "");
     serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"))
 }
 
-fn value(worker: &Running, key: &str) -> Value {
+pub(crate) fn value(worker: &Running, key: &str) -> Value {
     let config = config(worker);
     let values = config["values"].as_array().expect("values").iter();
     values.filter(|shown| shown["key"] == key).map(|shown| shown["value"].clone()).next().unwrap_or_default()
@@ -110,7 +110,7 @@ fn pid(worker: &Running) -> Value {
 }
 
 /// `(key, effect)` of each change.
-fn effects(reload: &Value) -> Vec<(String, String)> {
+pub(crate) fn effects(reload: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().expect("text").to_owned();
     let changes = reload["changes"].as_array().expect("changes").iter();
     changes.map(|change| (text(&change["key"]), text(&change["effect"]))).collect()

@@ -156,10 +156,13 @@ fn a_reload_begins_and_ends_and_a_refused_one_stays_in_the_status() {
     for part in ["worker.toml:2:13: job.orders.restart.maximum: unknown key", "; leads orders (term 1)"] {
         assert!(status.contains(part), "{status}");
     }
-    reload("[http]\nlisten = \"127.0.0.1:1\"\n[job.bills]\ncommand = [\"true\"]\n");
-    manager.until(is("STATUS=needs a restart for job.bills; leads orders (term 1)"));
+    reload("[http]\nlisten = \"127.0.0.1:1\"\n[zookeeper]\nconnect_timeout = \"16s\"\n");
+    manager.until(is("STATUS=needs a restart for zookeeper.connect_timeout; leads orders (term 1)"));
     reload("");
     manager.until(is("STATUS=leads orders (term 1)"));
+    // The program that is executed ends the reload.
+    reload("[job.bills]\ncommand = [\"sleep\", \"600\"]\nstop_timeout = \"1s\"\n");
+    manager.until(|message| message.starts_with("STATUS=leads ") && message.contains("bills"));
 }
 
 #[test]

@@ -24,9 +24,13 @@ source.
 - A duration is a number with a unit: `"250ms"`, `"10s"`, `"1h 30m"`, `"1d"`. A size has one of `B`, `KiB`, `MiB`, `GiB`, `TiB`.
 - `DR_WORKER__ZOOKEEPER__ROOT=/dr` sets `zookeeper.root` in the environment, and `--set zookeeper.root=/dr` on the command line.
 - A change is *applied* by a [reload](../configuration.md#reload), applied at the *next start of the job*
-  (`dr-worker restart`), or needs a *restart of the worker* (`dr-worker upgrade` keeps the jobs running).
+  (`dr-worker restart`), applied by a reload with a *[handover](../configuration.md#a-reload-with-a-handover)*, as an added job is, or
+  needs a *restart of the worker*.
 
 ## What needs a restart of the worker
+
+`dr-worker upgrade` applies these without a stop of the jobs, except `node.id`, `node.state_dir`, `zookeeper.root` and the recipe of a
+job.
 
 | keys | reason |
 |---|---|
@@ -135,6 +139,7 @@ fn row(path: &str, key: &str, schema: &Json) -> String {
     let effect = match find(&KEYS, &steps).and_then(|found| found.effect) {
         Some(Effect::Applied) => "applied",
         Some(Effect::JobRestart) => "next start of the job",
+        Some(Effect::Handover) => "handover",
         Some(Effect::WorkerRestart) => "restart of the worker",
         None => "",
     };

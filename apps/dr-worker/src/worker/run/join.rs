@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use election_admin::Observer;
+use election_admin::{AdminError, Observer};
 use election_core::{Election, ElectionConfig, Paths, config::Leftovers, internals::record::AppliedOverlay};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use job_guard::{Guards, StateLock, capabilities::may_kill_any_user, delegated_cgroup};
@@ -46,6 +46,7 @@ use crate::{
             transfer::{Handed, HandedJob},
         },
     },
+    znodes::overlays,
 };
 
 /// How many elections are looked at, at a time, before the worker joins them.
@@ -77,7 +78,8 @@ pub(super) async fn join(
     let device = NodeWatchdog::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
     let granted = incarnation.granted_timeout();
     // All of them before the first election begins: elections use the same session.
-    let looked = look_at_all(&Observer::new(incarnation), config, lock, memory, &again.names()).await?;
+    let names = is_again.then(|| again.names());
+    let looked = look_at_all(&Observer::new(incarnation), config, lock, memory, names.as_ref()).await?;
 
     let jobs = Vec::with_capacity(config.jobs.len());
     let parts = Parts::new(http, guards, Arc::clone(worker.others()));
@@ -377,7 +379,7 @@ async fn look_at_all(
     config: &Config,
     lock: &StateLock,
     memory: &Memory,
-    again: &BTreeSet<String>,
+    again: Option<&BTreeSet<String>>,
 ) -> Result<Vec<SeenElection>, Error> {
     let looks = config.jobs.iter().map(|job| {
         let newest = NewestFile::beside(lock.path(), job.name());
@@ -391,14 +393,16 @@ async fn look(
     config: &Config,
     job: &JobConfig,
     memory: &Memory,
-    again: &BTreeSet<String>,
+    again: Option<&BTreeSet<String>>,
     newest: NewestFile,
 ) -> Result<SeenElection, Error> {
     let paths = Paths::new(&config.zookeeper.root, job.name())
         .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
     // The program before this one has looked, and a lease does not wait.
-    if again.contains(job.name()) {
-        return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor: Newest::default() });
+    if let Some(again) = again {
+        let floor =
+            if again.contains(job.name()) { Newest::default() } else { newest.floor(job.name()).await };
+        return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor });
     }
     let floor = newest.floor(job.name()).await;
     check_recipe(observer, &paths, job).await?;
@@ -407,6 +411,29 @@ async fn look(
     }
     let leftovers = leftovers(observer, &paths, config, job.recipe, memory).await;
     Ok(SeenElection { paths, leftovers, newest, floor })
+}
+
+/// Checks whether this worker can join the election of a new job, for the next program of this process.
+///
+/// # Errors
+/// Why it can't.
+pub(super) async fn can_join(
+    incarnation: &Incarnation,
+    config: &Config,
+    job: &JobConfig,
+) -> Result<(), Error> {
+    let paths = Paths::new(&config.zookeeper.root, job.name())
+        .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
+    let observer = Observer::new(incarnation.clone());
+    check_recipe(&observer, &paths, job).await?;
+    if let Some(problem) = access_problem(observer.session(), &config.zookeeper, &paths).await? {
+        tracing::warn!(job = job.name(), "{problem}");
+    }
+    match overlays::read(incarnation, &paths).await {
+        // It is refused as any other.
+        Ok(_) | Err(AdminError::Record(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether znodes of an earlier process of this member may be removed at once.

@@ -19,6 +19,7 @@ mod fencing;
 mod fitness;
 mod following;
 mod handler;
+mod handover;
 mod http_port;
 mod join;
 mod leader_hosts;
@@ -59,7 +60,7 @@ use super::{
     state::Worker,
     systemd::{Phase, ServiceManager},
     upgrade::{
-        begin, requested,
+        begin,
         transfer::{Handed, Resumed},
     },
 };
@@ -71,11 +72,12 @@ use crate::{
     logging,
     signals::{self, Reloads, Signals},
 };
+use handover::{Handovers, Wanted};
 use http_port::{HttpPort, first_listener, port, until_listening};
 use join::{Again, Here, join};
 use memory::Memory;
 use parts::Parts;
-use reload::{PresentConfig, Reading};
+use reload::{PresentConfig, ReadConfig, Reading, Refused};
 use upgrade::Upgrades;
 
 /// How long to wait for ZooKeeper to close the session.
@@ -153,6 +155,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     let http = HttpPort { port: port(config, listener.as_ref())?, upgrades: Arc::clone(&upgrades), replace };
     let worker = watch_node(config, &lock, &mut background)?;
     let metrics = metrics::install(&config.node, &config.jobs)?;
+    let reload_waits = resumed.as_ref().is_some_and(|(handed, _)| continue_reload(handed, &worker));
     background.spawn({
         let (worker, upgrades, at) = (Arc::clone(&worker), Arc::clone(&upgrades), config.http.listen.clone());
         async move {
@@ -188,7 +191,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     };
     match joined.await {
         Ok((present, parts)) => {
-            Ok(Running { worker, session, present, parts, background, upgrades, _lock: lock })
+            Ok(Running { worker, session, present, parts, background, upgrades, reload_waits, _lock: lock })
         }
         Err(error) if is_resumed => abandon(&error),
         Err(error) => {
@@ -256,6 +259,19 @@ fn watch_node(config: &Config, lock: &StateLock, background: &mut JoinSet<()>) -
     Ok(worker)
 }
 
+/// Goes on with what the program before this one was asked for. Returns whether that is a reload.
+fn continue_reload(handed: &Handed, worker: &Worker) -> bool {
+    if let Some(reload) = handed.reload.clone() {
+        let [done, _] = metrics::RELOADS;
+        ::metrics::counter!("dr_config_reloads_total", "outcome" => done).increment(1);
+        worker.reloaded(reload);
+    }
+    if handed.upgrade_waits {
+        begin();
+    }
+    handed.reload_waits
+}
+
 /// A worker that continues, if its session lives.
 fn again(handed: Handed, runs: Vec<[OwnedFd; 2]>, pin: Option<SessionPin>) -> Result<Again, Error> {
     let session = handed.session.session_id;
@@ -305,6 +321,8 @@ struct Running {
     parts: Parts,
     background: JoinSet<()>,
     upgrades: Arc<Upgrades>,
+    /// Whether a reload was asked for while the program before this one executed it.
+    reload_waits: bool,
     /// Held until no process of this worker is left.
     _lock: StateLock,
 }
@@ -322,27 +340,31 @@ impl Running {
             let election = job.election.clone();
             ends.spawn(async move { election.ended().await });
         }
-        let (upgrades, worker) = (Arc::clone(&self.upgrades), Arc::clone(&self.worker));
-        let session = self.session.clone();
+        let mut handovers =
+            Handovers::new(Arc::clone(&self.upgrades), Arc::clone(&self.worker), self.session.clone());
         let mut reading = Reading::default();
-        // Dropped, the worker goes on as it is.
-        let mut upgrading = pin!(async move {
-            loop {
-                requested().await;
-                upgrades.attempt(&worker, &session).await;
-            }
-        });
+        if self.reload_waits {
+            reading.begin(sources);
+        }
         let result = loop {
             break tokio::select! {
-            never = &mut upgrading => never,
-            // One that comes while files are read is the next.
-            () = reloads.next(), if !reading.is_under_way() => {
+            is_over = handovers.next(), if !reading.is_under_way() => {
+                if is_over {
+                    manager.reloaded();
+                }
+                continue;
+            }
+            // One that comes meanwhile is the next.
+            () = reloads.next(), if !reading.is_under_way() && !handovers.is_under_way() => {
                 manager.reloading();
                 reading.begin(sources);
                 continue;
             }
             read = reading.done() => {
-                self.reload(read, manager).await;
+                let wanted = self.reload(read, manager).await;
+                if !wanted.is_ok_and(|wanted| handovers.want(wanted)) {
+                    manager.reloaded();
+                }
                 continue;
             }
             () = self.parts.other_jobs_changed() => {
@@ -391,12 +413,15 @@ impl Running {
     }
 
     /// Takes over what was read.
-    async fn reload(&mut self, read: Result<Config, Vec<String>>, manager: &mut ServiceManager) {
+    async fn reload(
+        &mut self,
+        read: Result<ReadConfig, Vec<String>>,
+        manager: &mut ServiceManager,
+    ) -> Result<Option<Wanted>, Refused> {
         tokio::select! {
-            () = self.present.reload(read, &self.worker, &mut self.parts) => {}
+            wanted = self.present.reload(read, &self.worker, &mut self.parts) => wanted,
             never = manager.keep(Phase::Running(&self.worker)) => match never {},
         }
-        manager.reloaded();
     }
 
     /// Leaves all elections: hands over each leadership, and stops its job.

@@ -17,8 +17,9 @@ use tokio::{
 };
 use zk_session::{Incarnation, LeaseTiming, Session};
 
-use super::{http_port::HttpPort, other_servers, overlays::FollowedOverlays, parts::Parts};
+use super::{handover::Wanted, http_port::HttpPort, other_servers, overlays::FollowedOverlays, parts::Parts};
 use crate::{
+    checked::{self, Files},
     config::{Config, Effect, KeyChange, Problems, Recipe, Sources, Usable},
     error::Error,
     logging,
@@ -54,15 +55,25 @@ struct Next {
 /// The files, environment and command line, while they are read again. The worker goes on meanwhile, because a file's disk can
 /// hang.
 #[derive(Default)]
-pub(super) struct Reading(Option<JoinHandle<Result<Config, Problems>>>);
+pub(super) struct Reading(Option<JoinHandle<Result<ReadConfig, Problems>>>);
+
+/// What was read, and its files.
+pub(super) struct ReadConfig {
+    config: Config,
+    files: Files,
+}
+
+/// What was read is not taken over. What was accepted before still is.
+pub(super) struct Refused;
 
 impl Reading {
     pub(super) fn begin(&mut self, sources: &Sources) {
         let sources = sources.clone();
         self.0 = Some(spawn_blocking(move || {
-            let config = Config::load(&sources)?;
+            let (config, files) = checked::recording(|| Config::load(&sources));
+            let config = config?;
             config.check_node()?;
-            Ok(config)
+            Ok(ReadConfig { config, files })
         }));
     }
 
@@ -71,7 +82,7 @@ impl Reading {
     }
 
     /// What was read, or all problems; never if nothing is being read. Cancel safe.
-    pub(super) async fn done(&mut self) -> Result<Config, Vec<String>> {
+    pub(super) async fn done(&mut self) -> Result<ReadConfig, Vec<String>> {
         let Some(reading) = &mut self.0 else { return pending().await };
         let read = reading.await;
         self.0 = None;
@@ -97,42 +108,52 @@ impl PresentConfig {
         Ok((present, usable.config, states))
     }
 
-    /// Does what was read as far as that is possible without a restart of the worker. If anything in it is wrong, nothing
-    /// changes.
+    /// Does what was read as far as that is possible in this process. If anything in it is wrong, nothing changes. Returns what
+    /// applies when this process executes itself.
+    ///
+    /// # Errors
+    /// If anything in it is wrong, which is reported.
     pub(super) async fn reload(
         &mut self,
-        read: Result<Config, Vec<String>>,
+        read: Result<ReadConfig, Vec<String>>,
         worker: &Worker,
         parts: &mut Parts,
-    ) {
+    ) -> Result<Option<Wanted>, Refused> {
         let next = match read {
-            Ok(base) => self.next(Arc::new(base), worker).await,
+            Ok(ReadConfig { config, files }) => {
+                self.next(Arc::new(config), worker).await.map(|next| (files, next))
+            }
             Err(problems) => Err(problems),
         };
-        let at_ms = unix_ms();
+        let (at_ms, mut files) = (unix_ms(), None);
         let [done, refused] = RELOADS;
         let (reload, outcome) = match next {
-            Ok((base, next)) => {
+            Ok((read, (base, next))) => {
                 self.base = base;
+                files = Some(read);
                 let changes = self.take_over(next, worker, parts);
                 report(&changes);
                 let waits = |effect| changes.iter().filter(|change| change.effect == effect).count();
                 tracing::info!(
                     changed = changes.len(),
                     need_restart_of_job = waits(Effect::JobRestart),
+                    need_handover = waits(Effect::Handover),
                     need_restart_of_worker = waits(Effect::WorkerRestart),
                     "the configuration was reloaded"
                 );
-                (Reload { at_ms, problems: Vec::new(), changes }, done)
+                (Reload { at_ms, problems: Vec::new(), changes, waits: None }, done)
             }
             Err(problems) => {
                 let all = problems.join("; ");
                 tracing::error!("the configuration is not reloaded, the old one stays in force: {all}");
-                (Reload { at_ms, problems, changes: Vec::new() }, refused)
+                (Reload { at_ms, problems, changes: Vec::new(), waits: None }, refused)
             }
         };
         counter!("dr_config_reloads_total", "outcome" => outcome).increment(1);
-        worker.reloaded(reload);
+        worker.reloaded(reload.clone());
+        let files = files.ok_or(Refused)?;
+        let needs_handover = reload.changes.iter().any(|change| change.effect == Effect::Handover);
+        Ok(needs_handover.then(|| Wanted { base: Arc::clone(&self.base), files, reload }))
     }
 
     /// Applies the overlays as they are now, and has jobs restarted here that need it.
@@ -178,7 +199,10 @@ impl PresentConfig {
         let usable = self.usable(Arc::clone(&base), lease).await.map_err(|error| vec![error.to_string()])?;
         let next = || -> Result<_, Problems> {
             let (config, changes) = usable.config.clone().taken_over_from(&worker.config())?;
-            lease.map_or(Ok(()), |lease| config.check_timing(lease))?;
+            // Both that which is in force now and that of the next program.
+            for config in [&config, &usable.config] {
+                lease.map_or(Ok(()), |lease| config.check_timing(lease))?;
+            }
             Ok((config, changes))
         };
         let (config, changes) = next().map_err(|problems| listed(&problems))?;

@@ -31,13 +31,15 @@ use crate::{
     config::WatchdogMode,
     logging,
     program::file,
+    signals,
     worker::{
         descriptors,
         job::HandedStandby,
-        state::{HandedSlot, Job, Worker},
+        state::{HandedSlot, Job, Reload, Worker},
         upgrade::{
             FORMAT,
             check::{self, ResumeQuestion},
+            is_requested,
             report::{Continued, Progress, UpgradeReport},
             transfer::{Descriptors, Handed, HandedJob, execute},
         },
@@ -57,7 +59,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What a running worker needs for an upgrade.
 pub(super) struct Upgrades {
-    lock: StateLock,
+    pub(super) lock: StateLock,
     /// A second descriptor of the listener; none before the worker listens.
     listener: Mutex<Option<OwnedFd>>,
     /// Whether this process may execute another program: not beside an embedded server.
@@ -65,7 +67,17 @@ pub(super) struct Upgrades {
 }
 
 /// Why the worker goes on as it is.
-type UpgradeRefusal = (Progress, String);
+pub(super) type UpgradeRefusal = (Progress, String);
+
+/// What this process executes.
+pub(super) struct NextProgram<'a> {
+    pub(super) file: &'a Path,
+    /// The files of the configuration that it was checked with.
+    pub(super) files: Files,
+    pub(super) attempt: u64,
+    /// The reload for which this program executes itself.
+    pub(super) reload: Option<Reload>,
+}
 
 impl Upgrades {
     pub(super) fn new(lock: &StateLock, is_possible: bool) -> io::Result<Self> {
@@ -118,13 +130,8 @@ impl Upgrades {
         session: &Session,
         report: &mut UpgradeReport,
     ) -> UpgradeRefusal {
-        if !self.is_possible {
-            return (Progress::Refused, "the embedded server would end with this program".to_owned());
-        }
-        if worker.config().watchdog.mode != WatchdogMode::Off {
-            let why = "watchdog.mode is not \"off\": the device resets this machine if the program that opened it is \
-                       replaced; restart the worker instead";
-            return (Progress::Refused, why.to_owned());
+        if let Err(why) = self.may_execute(worker) {
+            return (Progress::Refused, why);
         }
         let file = match file() {
             Ok(file) => file,
@@ -138,21 +145,52 @@ impl Upgrades {
         report.to = version;
         self.write(report);
         tracing::info!(from = VERSION, to = report.to, file = %file.display(), "upgrading in place");
+        let is_same = || {
+            let why = || format!("{} was replaced after it had accepted: try again", file.display());
+            if version_of(file) == asked { Ok(()) } else { Err(why()) }
+        };
+        let next = NextProgram { file, files, attempt: report.attempt, reload: None };
+        self.execute_at_rest(worker, session, &next, is_same).await
+    }
+
+    /// Whether this process may execute a program with this worker's jobs.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(super) fn may_execute(&self, worker: &Worker) -> Result<(), String> {
+        if !self.is_possible {
+            return Err("the embedded server would end with this program".to_owned());
+        }
+        if worker.config().watchdog.mode != WatchdogMode::Off {
+            let why = "watchdog.mode is not \"off\": the device resets this machine if the program that opened it is \
+                       replaced; restart the worker instead";
+            return Err(why.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is under way, and executes the program. Returns only if the worker goes on as it is.
+    pub(super) async fn execute_at_rest(
+        &self,
+        worker: &Worker,
+        session: &Session,
+        next: &NextProgram<'_>,
+        is_same: impl Fn() -> Result<(), String>,
+    ) -> UpgradeRefusal {
         // One that is not ready is started again by the next program: that may take it hours.
         let standbys = worker.jobs().iter().filter_map(|job| job.slot.standby());
         let standbys = standbys.filter(|standby| !standby.is_ready());
         let _resting = join_all(standbys.map(|standby| standby.rest())).await;
         let by = Instant::now() + REST_WITHIN;
         loop {
-            let why = match self.hold(worker, session, report.attempt, &files).await {
-                Ok(_) if version_of(file) != asked => {
-                    let why = format!("{} was replaced after it had accepted: try again", file.display());
-                    return (Progress::NotNow, why);
-                }
-                Ok(held) => {
-                    let Err(why) = held.execute(file);
-                    why
-                }
+            let why = match self.hold(worker, session, next).await {
+                Ok(held) => match is_same() {
+                    Ok(()) => {
+                        let Err(why) = held.execute(next.file);
+                        why
+                    }
+                    Err(why) => return (Progress::NotNow, why),
+                },
                 Err(why) => why,
             };
             if why.0 != Progress::NotNow || Instant::now() >= by {
@@ -168,8 +206,7 @@ impl Upgrades {
         &self,
         worker: &Worker,
         session: &Session,
-        attempt: u64,
-        files: &Files,
+        next: &NextProgram<'_>,
     ) -> Result<HeldWorker, UpgradeRefusal> {
         let not_now = |why: String| (Progress::NotNow, why);
         let no_listener = || not_now("the worker does not listen at http.listen yet".to_owned());
@@ -213,14 +250,18 @@ impl Upgrades {
         }
         let handed = Handed {
             format: FORMAT,
-            attempt,
+            attempt: next.attempt,
             from: VERSION.to_owned(),
             listen: worker.config().http.listen.to_string(),
             open_files: descriptors::started_with(),
-            files: files.clone(),
+            files: next.files.clone(),
             // After all elections are held: what they have read is not newer.
             session: incarnation.ticket(),
             jobs: handed,
+            file: next.reload.is_some().then(|| file().ok().map(Path::to_owned)).flatten(),
+            reload: next.reload.clone(),
+            reload_waits: false,
+            upgrade_waits: false,
         };
         let cloned = |error: io::Error| not_now(format!("no descriptors are left: {error}"));
         let listener = self.listener.lock().as_ref().map(OwnedFd::try_clone);
@@ -281,7 +322,7 @@ struct HeldWorker {
 
 impl HeldWorker {
     /// Executes the new program. Nothing waits here, so the state that was handed over is the state at the execution.
-    fn execute(self, file: &Path) -> Result<std::convert::Infallible, UpgradeRefusal> {
+    fn execute(mut self, file: &Path) -> Result<std::convert::Infallible, UpgradeRefusal> {
         job_guard::flush_output(LAST_LINES);
         logging::flush(LAST_LINES);
         let guards: Vec<i32> = self.runs.iter().flat_map(|run| run.state.guards()).collect();
@@ -293,6 +334,8 @@ impl HeldWorker {
         if !is_held {
             return Err((Progress::NotNow, "this machine is too slow at the moment".to_owned()));
         }
+        self.handed.reload_waits = signals::reload_waits();
+        self.handed.upgrade_waits = self.handed.reload.is_some() && is_requested();
         let arguments = check::arguments().chain([check::RESUME.into()]);
         let error = execute(file, arguments, &self.handed, &self.descriptors);
         Err((Progress::Refused, format!("{} can't be executed: {error}", file.display())))
@@ -325,16 +368,20 @@ pub(super) fn conclude(
         to: VERSION.to_owned(),
         jobs: expected.iter().map(|expected| expected.continued.clone()).collect(),
     };
-    let lock = lock.path().to_owned();
+    let (lock, is_upgrade) = (lock.path().to_owned(), handed.reload.is_none());
     background.spawn(async move {
         let lost = join_all(expected.into_iter().map(|expected| continues(expected, within))).await;
         let lost: Vec<String> = lost.into_iter().flatten().collect();
         let (from, to, led) = (report.from.as_str(), report.to.as_str(), report.jobs.len());
+        let done = if is_upgrade { "upgraded in place" } else { "executed itself for the reload" };
         if lost.is_empty() {
-            tracing::info!(from, to, led, "upgraded in place; leaderships that continue: {led}");
+            tracing::info!(from, to, led, "{done}; leaderships that continue: {led}");
         } else {
             (report.progress, report.message) = (Progress::Failed, lost.join("; "));
-            tracing::error!(from, to, "upgraded in place, but {}", report.message);
+            tracing::error!(from, to, "{done}, but {}", report.message);
+        }
+        if !is_upgrade {
+            return;
         }
         if let Err(error) = report.write(&lock) {
             tracing::warn!(%error, "can't write the report of an upgrade beside the lock");

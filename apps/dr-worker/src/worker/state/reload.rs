@@ -1,5 +1,5 @@
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{Effect, KeyChange},
@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// What became of a reload of the configuration.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(in crate::worker) struct Reload {
     /// When, in milliseconds since the Unix epoch.
     pub(in crate::worker) at_ms: u64,
@@ -16,6 +16,8 @@ pub(in crate::worker) struct Reload {
     /// The keys that have changed, if it was not refused.
     #[schemars(with = "Vec<Object>")]
     pub(in crate::worker) changes: Vec<KeyChange>,
+    /// Why changes with the effect `handover` do not apply yet. The worker tries again by itself.
+    pub(in crate::worker) waits: Option<String>,
 }
 
 impl Reload {
@@ -28,8 +30,15 @@ impl Reload {
             };
             return Some(format!("uses the old configuration: {first}{more}"));
         }
-        let waiting = self.changes.iter().filter(|change| change.effect == Effect::WorkerRestart);
-        let waiting: Vec<_> = waiting.map(|change| change.key.as_str()).collect();
-        (!waiting.is_empty()).then(|| format!("needs a restart for {}", waiting.join(", ")))
+        let keys = |effect| {
+            let changes = self.changes.iter().filter(move |change| change.effect == effect);
+            changes.map(|change| change.key.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (restart, handover) = (keys(Effect::WorkerRestart), keys(Effect::Handover));
+        match &self.waits {
+            Some(why) if !handover.is_empty() => Some(format!("does not apply {handover} yet: {why}")),
+            None if !handover.is_empty() => Some(format!("applies {handover}")),
+            _ => (!restart.is_empty()).then(|| format!("needs a restart for {restart}")),
+        }
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, report::Progress};
 use crate::{
-    checked::{self, Files},
+    checked::Files,
     config::Config,
     connect::Servers,
     error::{Error, ExitCode},
@@ -57,6 +57,13 @@ pub(crate) struct ResumeAnswer {
     version: String,
     /// What it has read.
     files: Files,
+}
+
+impl ResumeAnswer {
+    /// The same, after these files were read.
+    pub(crate) fn with(self, files: Files) -> Self {
+        Self { files, ..self }
+    }
 }
 
 impl ResumeQuestion {
@@ -150,7 +157,14 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<ResumeAnswer, Er
             Some(_) => {}
         }
     }
-    // The new program has no connection before, whose files it could go on with.
-    Servers::of(&config.zookeeper).builder()?.check()?;
-    Ok(ResumeAnswer { continues: FORMAT, version: version.to_owned(), files: checked::recorded() })
+    can_connect(config)?;
+    Ok(ResumeAnswer { continues: FORMAT, version: version.to_owned(), files: Files::new() })
+}
+
+/// Checks what a new program connects with: it has no connection before, whose files it could go on with.
+///
+/// # Errors
+/// Why it can't connect with this configuration.
+pub(crate) fn can_connect(config: &Config) -> Result<(), Error> {
+    Ok(Servers::of(&config.zookeeper).builder()?.check()?)
 }

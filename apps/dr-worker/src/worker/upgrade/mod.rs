@@ -16,6 +16,8 @@ pub(crate) mod check;
 pub(crate) mod report;
 pub(crate) mod transfer;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio::sync::Notify;
 
 /// The format of what crosses, which includes the guard's protocol after its start. A program refuses any other.
@@ -23,9 +25,17 @@ pub(crate) const FORMAT: u32 = 1;
 
 static REQUESTED: Notify = Notify::const_new();
 
+static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
+
 /// Requests an upgrade. Further requests before it begins have no effect.
 pub(crate) fn begin() {
+    IS_REQUESTED.store(true, Ordering::Release);
     REQUESTED.notify_one();
+}
+
+/// Whether a request waits.
+pub(crate) fn is_requested() -> bool {
+    IS_REQUESTED.load(Ordering::Acquire)
 }
 
 /// Waits for a request.
@@ -34,4 +44,5 @@ pub(crate) fn begin() {
 /// Cancel safe.
 pub(crate) async fn requested() {
     REQUESTED.notified().await;
+    IS_REQUESTED.store(false, Ordering::Release);
 }

@@ -19,7 +19,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt as _},
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -40,7 +40,10 @@ use super::FORMAT;
 use crate::{
     checked::Files,
     signals,
-    worker::{job::HandedStandby, state::HandedSlot},
+    worker::{
+        job::HandedStandby,
+        state::{HandedSlot, Reload},
+    },
 };
 
 /// How many descriptors a message has: the kernel permits 253.
@@ -61,6 +64,18 @@ pub(crate) struct Handed {
     pub(crate) files: Files,
     pub(crate) session: Ticket,
     pub(crate) jobs: Vec<HandedJob>,
+    /// The reload for which the program has executed itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::worker) reload: Option<Reload>,
+    /// The file of that program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<PathBuf>,
+    /// Whether a reload was asked for meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) reload_waits: bool,
+    /// Whether an upgrade was asked for meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) upgrade_waits: bool,
 }
 
 impl std::fmt::Debug for Handed {

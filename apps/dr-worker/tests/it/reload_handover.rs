@@ -1,0 +1,210 @@
+//! SIGHUP with a change for which the worker executes itself: its jobs run on.
+
+use std::{fs, net::TcpStream, process::Command};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    reload::{File, config, effects, value},
+    support::{
+        Outcome, Running, request,
+        stage::{Stage, leads},
+        until,
+    },
+};
+
+fn job(name: &str) -> String {
+    format!("[job.{name}]\ncommand = [\"sleep\", \"1000\"]\nstop_timeout = \"1s\"\n")
+}
+
+/// What the worker says, unless that is cut off while it executes itself.
+fn answer(worker: &Running, path: &str, header: &str) -> Value {
+    let asked = TcpStream::connect(("127.0.0.1", worker.port));
+    let asked = asked.and_then(|stream| request(stream, "GET", path, &[header], ""));
+    asked.ok().and_then(|(_, body)| serde_json::from_str(&body).ok()).unwrap_or_default()
+}
+
+fn status(worker: &Running) -> Value {
+    answer(worker, "/status", "Accept: */*")
+}
+
+/// The READY leadership of a job, with what must not change.
+fn leadership(worker: &Running, job: &str) -> Option<[Value; 4]> {
+    let status = status(worker);
+    let of = &status["jobs"][job];
+    let all = [&of["term"], &of["fencing_token"], &of["process"]["pid"], &of["process"]["restarts"]]
+        .map(Value::clone);
+    (of["role"] == "leader" && of["process"]["state"] == "running").then_some(all)
+}
+
+fn reload(worker: &Running) -> Value {
+    answer(worker, "/config", &format!("Authorization: Bearer {}", crate::reload::TOKEN))["reload"].clone()
+}
+
+/// The outcome of the last reload, once nothing is under way.
+fn settled(worker: &Running) -> Value {
+    let is_settled = |reload: &Value| {
+        let changes = reload["changes"].as_array();
+        changes.is_some_and(|all| all.iter().all(|change| change["effect"] != "handover"))
+            || reload["waits"].is_string()
+    };
+    until("the reload is over", || is_settled(&reload(worker)));
+    reload(worker)
+}
+
+fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+    all.iter().map(|(key, effect)| ((*key).to_owned(), (*effect).to_owned())).collect()
+}
+
+#[test]
+fn a_new_job_is_led_and_the_others_do_not_notice() {
+    let stage = Stage::new("/reload-added");
+    let file = File::new(&stage, &job("bills"));
+    let worker = file.worker("east-1", "east");
+    let both = || [leadership(&worker, "orders"), leadership(&worker, "bills")];
+    until("both are led", || both().iter().all(Option::is_some));
+    let before = both();
+    file.write(&(job("bills") + &job("mail") + "[job.orders]\nrestart = { max = 7 }\nafter = [\"mail\"]\n"));
+    worker.signal(Signal::SIGHUP);
+    until("the new one is led", || leadership(&worker, "mail").is_some());
+    assert_eq!(both(), before);
+    let reloaded = settled(&worker);
+    assert_eq!(reloaded["problems"], json!([]));
+    assert_eq!(reloaded["waits"], Value::Null);
+    let expected =
+        [("job.mail", "applied"), ("job.orders.after", "applied"), ("job.orders.restart.max", "applied")];
+    assert_eq!(effects(&reloaded), pairs(&expected));
+    assert_eq!(value(&worker, "job.orders.restart.max"), "7");
+    let list = stage.json(&["list", "--job", "mail"]);
+    assert_eq!(list["members"][0]["member"], "east-1", "{list}");
+    let metrics = worker.http("GET", "/metrics").1;
+    assert!(metrics.lines().any(|line| line.starts_with("dr_config_reloads_total{")), "{metrics}");
+    assert!(metrics.contains("job=\"mail\""), "{metrics}");
+    let name = fs::read_to_string(format!("/proc/{}/comm", worker.pid())).expect("it lives");
+    assert_eq!(name, "dr-worker\n");
+
+    // An overlay of the new job is followed.
+    let overlay = stage.dir.path().join("overlay.toml");
+    fs::write(&overlay, "restart = { max = 9 }\n").expect("a file");
+    let push =
+        ["config", "push", "--job", "mail", "--yes", "--reason", "a test", overlay.to_str().expect("text")];
+    Outcome::of(file.command("east-1", "east").args(push)).assert(0, &[]);
+    until("the overlay is in force", || value(&worker, "job.mail.restart.max") == "9");
+    // Whatever applies at once still does so, and again a job is added.
+    let text = job("bills") + &job("mail") + &job("news");
+    file.write(&text);
+    worker.signal(Signal::SIGHUP);
+    until("another one is led", || leadership(&worker, "news").is_some());
+    assert_eq!(both(), before);
+}
+
+#[test]
+fn a_reload_that_comes_while_another_one_waits_for_a_takeover_is_not_lost() {
+    let stage = Stage::new("/reload-waits");
+    let ready = stage.dir.path().join("ready");
+    let slow = format!(
+        "[job.bills]\ncommand = [\"sleep\", \"1000\"]\nstop_timeout = \"1s\"\n\
+         ready = {{ kind = \"exec\", command = [\"test\", \"-f\", {ready:?}] }}\n"
+    );
+    let file = File::new(&stage, &slow);
+    let worker = file.worker("east-1", "east");
+    until("one leads", || leadership(&worker, "orders").is_some());
+    let role = || status(&worker)["jobs"]["bills"]["role"].clone();
+    until("the other one takes over", || role() == "taking-over");
+    let before = leadership(&worker, "orders");
+    file.write(&(slow.clone() + &job("mail") + "[job.orders]\nrestart = { max = 7 }\n"));
+    worker.signal(Signal::SIGHUP);
+    until("what applies at once does", || value(&worker, "job.orders.restart.max") == "7");
+    let effect = |key: &str| effects(&config(&worker)["reload"]).into_iter().find(|(of, _)| of == key);
+    assert_eq!(effect("job.mail").expect("it has changed").1, "handover");
+    file.write(&(slow.clone() + &job("mail") + &job("news") + "[job.orders]\nrestart = { max = 8 }\n"));
+    worker.signal(Signal::SIGHUP);
+    fs::write(&ready, "").expect("a file");
+    until("both new ones are led", || ["mail", "news"].iter().all(|job| leadership(&worker, job).is_some()));
+    assert_eq!(value(&worker, "job.orders.restart.max"), "8");
+    assert_eq!(leadership(&worker, "orders"), before);
+}
+
+#[test]
+fn a_job_that_can_not_be_joined_waits_and_is_reported() {
+    let stage = Stage::new("/reload-other-recipe");
+    let others = stage.worker("west-1", "west", &["job.mail.command=[\"sleep\", \"1000\"]"]);
+    until("west-1 takes part", || others.code("/readiness") == 200);
+    let file = File::new(&stage, "");
+    let worker = file.worker("east-1", "east");
+    until("east-1 takes part", || worker.code("/readiness") == 200);
+    let bad = job("mail") + "recipe = \"queue\"\n";
+    file.write(&(bad.clone() + "[job.orders]\nrestart = { max = 7 }\n"));
+    worker.signal(Signal::SIGHUP);
+    until("it is reported", || reload(&worker)["waits"].is_string());
+    let waits = reload(&worker);
+    assert!(waits["waits"].as_str().is_some_and(|why| why.contains("recipe")), "{waits}");
+    assert_eq!(effects(&waits), pairs(&[("job.mail", "handover"), ("job.orders.restart.max", "applied")]));
+    // Together with a key that needs a restart it does not apply, and a job that would outlive its lease is refused.
+    file.write(&(job("mail") + "[zookeeper]\ndriver = \"zookeeper-async\"\n"));
+    worker.signal(Signal::SIGHUP);
+    let of_driver = || {
+        let changes = effects(&reload(&worker)).into_iter();
+        changes.filter(|(key, _)| key != "job.orders.restart.max").collect::<Vec<_>>()
+    };
+    let expected = pairs(&[("job.mail", "worker-restart"), ("zookeeper.driver", "worker-restart")]);
+    until("both need a restart", || of_driver() == expected);
+    file.write(&job("mail").replace("1s", "1h"));
+    worker.signal(Signal::SIGHUP);
+    let problem = || reload(&worker)["problems"][0].as_str().unwrap_or_default().to_owned();
+    until("it is refused", || problem().contains("job.mail.stop_timeout"));
+    // The last good one counts.
+    file.write(&job("mail"));
+    worker.signal(Signal::SIGHUP);
+    until("it is a candidate", || !status(&worker)["jobs"]["mail"].is_null());
+    assert_eq!(effects(&settled(&worker)), pairs(&[("job.mail", "applied")]));
+    until("it takes part in both", || worker.code("/readiness") == 200);
+}
+
+#[test]
+fn the_program_that_runs_is_executed_whatever_has_become_of_its_file() {
+    let stage = Stage::new("/reload-replaced");
+    let file = File::new(&stage, "");
+    let link = stage.dir.path().join("dr-worker");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dr-worker"), &link).expect("a link");
+    let by_link = || {
+        let usual = file.command("east-1", "east");
+        let mut command = Command::new(&link);
+        command.args(usual.get_args());
+        command
+    };
+    let worker = Running::start(&mut by_link());
+    until("it leads", || leads(&worker));
+    let before = leadership(&worker, "orders");
+    let mut upgrade = by_link();
+    upgrade.arg("upgrade");
+    fs::remove_file(&link).expect("removed");
+    file.write(&job("mail"));
+    worker.signal(Signal::SIGHUP);
+    until("the new one is led", || leadership(&worker, "mail").is_some());
+    assert_eq!(leadership(&worker, "orders"), before);
+    // An upgrade still executes what is there.
+    let mut usual = file.command("east-1", "east");
+    Outcome::of(usual.arg("upgrade")).assert(1, &["dr-worker", "No such file"]);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dr-worker"), &link).expect("a link");
+    Outcome::of(&mut upgrade).assert(0, &[]);
+    until("both are led", || leadership(&worker, "mail").is_some());
+    assert_eq!(leadership(&worker, "orders"), before);
+}
+
+#[test]
+fn beside_an_embedded_server_a_new_job_needs_a_restart() {
+    let stage = Stage::new("/reload-dev");
+    let file = File::new(&stage, "");
+    let mut command = file.command("east-1", "east");
+    let worker = Running::start_as(&mut command, &["dev"]);
+    until("it leads", || leads(&worker));
+    file.write(&job("mail"));
+    worker.signal(Signal::SIGHUP);
+    until("it is reported", || reload(&worker)["waits"].is_string());
+    let reload = reload(&worker);
+    assert_eq!(effects(&reload), pairs(&[("job.mail", "worker-restart")]));
+    assert!(reload["waits"].as_str().is_some_and(|why| why.contains("embedded server")), "{reload}");
+    assert!(leads(&worker));
+}
