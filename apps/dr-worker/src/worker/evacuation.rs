@@ -162,10 +162,10 @@ impl<'a> Carrier<'a> {
         let why_not = self.follow((&plan, at), step, &paths).await?;
         let until = BootTime::now() + longest_move(&self.operator, &step.job);
         loop {
-            let (_, state) = gather_election(&self.operator, &paths).await?;
+            let (snapshot, state) = gather_election(&self.operator, &paths).await?;
             let is_late = BootTime::now() >= until;
             let late = || is_late.then(|| StepOutcome::Failed(why_not.clone()));
-            if let Some(outcome) = arrived(&plan, step, &state, &why_not).or_else(late) {
+            if let Some(outcome) = arrived(&plan, step, &state, &snapshot.members, &why_not).or_else(late) {
                 return self.settle(at, step.request.as_ref(), outcome).await;
             }
             tokio::time::sleep(LOOK).await;
@@ -365,8 +365,8 @@ impl<'a> Carrier<'a> {
     /// Until the job leads where it should.
     async fn until_led(&self, plan: &Evacuation, step: &EvacuationStep, paths: &Paths) -> Result<(), Error> {
         loop {
-            let (_, state) = gather_election(&self.operator, paths).await?;
-            if let Some(StepOutcome::Leads(_)) = arrived(plan, step, &state, "") {
+            let (snapshot, state) = gather_election(&self.operator, paths).await?;
+            if let Some(StepOutcome::Leads(_)) = arrived(plan, step, &state, &snapshot.members, "") {
                 return Ok(());
             }
             tokio::time::sleep(LOOK).await;

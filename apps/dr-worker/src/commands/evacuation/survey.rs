@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use election_core::{
     config::SiteId,
-    internals::record::{Cause, Exclusion, Slot, Status, Target},
+    internals::record::{Cause, Exclusion, MemberRecord, Slot, Status, Target},
 };
 
 use super::course::StepOutcome;
@@ -14,9 +14,6 @@ use crate::{
     view::Candidate,
     znodes::{DrillMode, Evacuation, EvacuationLeader, EvacuationStep},
 };
-
-/// A member that was lost takes part until its session has ended. So long it is not known whether one that was excluded lives.
-const SESSION_MS: u64 = 20_000;
 
 /// What is found of a job before an evacuation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,20 +111,26 @@ pub(crate) fn arrived(
     plan: &Evacuation,
     step: &EvacuationStep,
     state: &State,
+    members: &[MemberRecord],
     why_not: &str,
 ) -> Option<StepOutcome> {
     let is_there = |site: &SiteId| (*site == plan.site) == step.back;
-    let excluded_ms = excluded_since(state, step.begun_ms);
+    let excluded = excluded_since(state, members, step.begun_ms);
+    // One that is lost takes part until its session has ended, and one that lives says that it has given up.
+    let lives = |(exclusion, member): &(&Exclusion, &MemberRecord)| {
+        let has_said = member.gave_up.as_ref().is_some_and(|gave_up| Some(gave_up.at_ms) >= step.begun_ms);
+        has_said || exclusion.since_ms.saturating_add(member.session_timeout_ms) <= state.unix_ms
+    };
     match leader(state) {
         Some((leader, true)) if is_there(&leader.site) => Some(StepOutcome::Leads(leader)),
         _ if named(state).is_some_and(is_there) => None,
-        _ if excluded_ms.is_some_and(|since_ms| state.unix_ms < since_ms + SESSION_MS) => None,
+        _ if !excluded.iter().all(lives) => None,
         // It was lost, before it took over or after; while all servers were silent, for example. That may have been before the
         // site was drained for the job. One that could not take over and lives would not do so the next time either.
         _ if decision(state).is_some_and(|Slot { given, .. }| {
             let is_lost = match given.cause {
                 Cause::LeaderLost => true,
-                Cause::TakeoverFailed => excluded_ms.is_none(),
+                Cause::TakeoverFailed => excluded.is_empty(),
                 _ => false,
             };
             is_lost && Some(given.decided_at_ms) >= step.begun_ms
@@ -139,12 +142,14 @@ pub(crate) fn arrived(
     }
 }
 
-/// Since when a member is excluded that takes part, if it is since this time or later.
-fn excluded_since(state: &State, since_ms: Option<u64>) -> Option<u64> {
+/// The members that take part and are excluded since this time or later.
+fn excluded_since<'a>(
+    state: &'a State,
+    members: &'a [MemberRecord],
+    since_ms: Option<u64>,
+) -> Vec<(&'a Exclusion, &'a MemberRecord)> {
     let recent = state.cluster.exclusions.iter().filter(|one| Some(one.since_ms) >= since_ms);
-    let takes_part =
-        |one: &&Exclusion| state.cluster.members.iter().any(|member| member.ballot == one.ballot);
-    recent.filter(takes_part).map(|one| one.since_ms).max()
+    recent.filter_map(|one| Some((one, members.iter().find(|member| member.ballot == one.ballot)?))).collect()
 }
 
 fn decision(state: &State) -> Option<&Slot> {
@@ -207,12 +212,13 @@ mod tests {
         outcome_without(named, cause, decided_at_ms, None)
     }
 
-    /// The outcome for a job with this decision, in the middle of its move. east-1 leads, READY. One may be excluded.
+    /// The outcome for a job with this decision, in the middle of its move. east-1 leads, READY. One may be excluded since then, and
+    /// may have said then that it has given up.
     fn outcome_without(
         named: &str,
         cause: Cause,
         decided_at_ms: u64,
-        excluded: Option<(&str, u64)>,
+        excluded: Option<(&str, u64, Option<u64>)>,
     ) -> Option<StepOutcome> {
         let mut plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS - 70_000);
         plan.steps = vec![EvacuationStep::new("orders", BTreeSet::new())];
@@ -221,7 +227,7 @@ mod tests {
         let member = snapshot.members.iter().find(|member| member.member.as_str() == named).unwrap().named();
         let record = &mut snapshot.elected.as_mut().unwrap().record;
         record.exclusions = excluded
-            .map(|(ballot, since_ms)| {
+            .map(|(ballot, since_ms, _)| {
                 let ballot = Ballot::new(ballot).unwrap();
                 let until_ms = NOW_MS + 60_000;
                 let mut one = Exclusion::new("west-1".parse().unwrap(), ballot, until_ms, String::new());
@@ -233,7 +239,17 @@ mod tests {
         let slot = &mut record.slots[0];
         slot.named = Some(member);
         (slot.given.cause, slot.given.decided_at_ms) = (cause, decided_at_ms);
-        arrived(&plan, &plan.steps[0], &state(snapshot, &[]), "why not")
+        for member in &mut snapshot.members {
+            member.session_timeout_ms = 12_000;
+            let at_ms = excluded.and_then(|(.., gave_up_ms)| gave_up_ms);
+            member.gave_up = at_ms.filter(|_| member.member.as_str() == "west-1").map(|at_ms| {
+                let said =
+                    serde_json::json!({ "term": 3, "cause": "takeover-failed", "reason": "", "at_ms": at_ms });
+                serde_json::from_value(said).unwrap()
+            });
+        }
+        let members = snapshot.members.clone();
+        arrived(&plan, &plan.steps[0], &state(snapshot, &[]), &members, "why not")
     }
 
     #[test]
@@ -244,11 +260,18 @@ mod tests {
         for cause in [Cause::LeaderLost, Cause::TakeoverFailed] {
             assert_eq!(outcome("east-1", cause, NOW_MS), Some(StepOutcome::Returned(why())));
         }
-        let failed = |excluded| outcome_without("east-1", Cause::TakeoverFailed, NOW_MS, Some(excluded));
-        assert_eq!(failed(("x-0000000002", NOW_MS)), None, "its session may not have ended yet");
-        assert_eq!(failed(("x-0000000002", NOW_MS - 20_000)), Some(StepOutcome::Failed(why())), "it lives");
-        for other in [("x-0000000009", NOW_MS), ("x-0000000002", NOW_MS - 65_000)] {
-            assert_eq!(failed(other), Some(StepOutcome::Returned(why())), "it is gone, or another matter");
+        let failed = |ballot, since_ms, gave_up_ms| {
+            let excluded = Some((ballot, since_ms, gave_up_ms));
+            outcome_without("east-1", Cause::TakeoverFailed, NOW_MS, excluded)
+        };
+        let (west, lives) = ("x-0000000002", Some(StepOutcome::Failed(why())));
+        assert_eq!(failed(west, NOW_MS, None), None, "its session may not have ended yet");
+        assert_eq!(failed(west, NOW_MS, Some(NOW_MS - 65_000)), None, "it gave up another leadership before");
+        assert_eq!(failed(west, NOW_MS, Some(NOW_MS)), lives, "it says so");
+        assert_eq!(failed(west, NOW_MS - 12_000, None), lives, "its session would have ended");
+        for (other, since_ms) in [("x-0000000009", NOW_MS), (west, NOW_MS - 65_000)] {
+            let outcome = failed(other, since_ms, None);
+            assert_eq!(outcome, Some(StepOutcome::Returned(why())), "it is gone, or another matter");
         }
         for (cause, at_ms) in [(Cause::LeaderLost, NOW_MS - 65_000), (Cause::CalledOff, NOW_MS)] {
             assert_eq!(outcome("east-1", cause, at_ms), Some(StepOutcome::Failed(why())));
