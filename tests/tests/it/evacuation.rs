@@ -121,20 +121,28 @@ enum Lost {
     Command,
     Carrier,
     Servers,
+    /// The carrier, while a plan is practised.
+    CarrierOfDrill,
 }
 
 #[tokio::test]
 async fn an_evacuation_goes_on_whatever_fails_in_the_middle_of_it() {
     let ensemble = own_ensemble(|servers| servers).await;
-    for lost in [Lost::Command, Lost::Carrier, Lost::Servers] {
+    for lost in [Lost::Command, Lost::Carrier, Lost::Servers, Lost::CarrierOfDrill] {
         println!("lost: {lost:?}");
         let dir = tempfile::tempdir().unwrap();
         let gate = dir.path().join("gate");
         fs::write(&gate, "").unwrap();
-        let mut cluster = in_the_east(Arc::clone(&ensemble), chain(&gate), "west-2").await;
+        let setup = chain(&gate).set("plan.east-is-lost.site", "east").set("plan.east-is-lost.stay", "1s");
+        let mut cluster = in_the_east(Arc::clone(&ensemble), setup, "west-2").await;
         fs::remove_file(&gate).unwrap();
         let operator = cluster.operator().clone();
-        let command = tokio::spawn(async move { operator.run(&["evacuate", "east", "--wait"]).await });
+        let is_drill = lost == Lost::CarrierOfDrill;
+        let verb: &[&str] = match is_drill {
+            true => &["--output", "json", "drill", "--plan", PLAN, "--yes"],
+            false => &["evacuate", "east", "--wait"],
+        };
+        let command = tokio::spawn(async move { operator.run(verb).await });
         wait_for("the middle of it", SOON, async || {
             let plan = plan(&cluster).await;
             if plan["steps"][1]["state"] == "begun" { Ok(()) } else { Err(format!("{plan:#}")) }
@@ -142,6 +150,14 @@ async fn an_evacuation_goes_on_whatever_fails_in_the_middle_of_it() {
         .await;
         lose(&mut cluster, lost, &command).await;
         fs::write(&gate, "").unwrap();
+        if is_drill {
+            let report = command.await.unwrap().with_code(0).json();
+            assert_eq!(report["outcome"], "passed", "{report:#}");
+            assert_eq!(report["longest_chain"], json!(CHAIN), "{report:#}");
+            led(&mut cluster, "east").await;
+            cluster.end().await;
+            continue;
+        }
         if let Ok(said) = command.await {
             let said = said.with_code(0);
             assert!(said.stdout.contains("3 of 3 jobs done"), "{said:#?}");
@@ -188,7 +204,7 @@ async fn lose(cluster: &mut Cluster, lost: Lost, command: &tokio::task::JoinHand
             assert!(same.stderr.contains("under way already"), "{same:#?}");
             command.abort();
         }
-        Lost::Carrier => {
+        Lost::Carrier | Lost::CarrierOfDrill => {
             let carrier = cluster.znodes().await.get("plans/carrier").await.unwrap();
             cluster.worker(std::str::from_utf8(&carrier).unwrap()).kill_with_guards();
         }

@@ -117,58 +117,91 @@ fn lines(log: &Path) -> Vec<String> {
     std::fs::read_to_string(log).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
+/// Waits until the programs have written so many lines.
+async fn written(log: &Path, count: usize) -> Vec<String> {
+    wait_for("what the programs do", SOON, async || {
+        let lines = lines(log);
+        if lines.len() >= count { Ok(lines) } else { Err(format!("{lines:?}")) }
+    })
+    .await
+}
+
+/// A program that writes its start, and its end so many seconds after it is told to.
+fn program(log: &Path, name: &str, before_end: &str) -> Vec<String> {
+    let log = log.display();
+    let script = format!(
+        "trap 'sleep {before_end}; echo {name} stops >> {log}; exit' TERM; echo {name} starts >> {log}; \
+         while :; do sleep 0.1; done"
+    );
+    vec!["sh".to_owned(), "-c".to_owned(), script]
+}
+
+/// `web` starts after `db`.
+fn after_db(log: &Path) -> Setup {
+    let ready = toml::toml! { kind = "none" after = "500ms" };
+    two_sites()
+        .set("job.db.command", program(log, "db", "0"))
+        .set("job.db.ready", ready)
+        .set("job.db.stop_timeout", "1s")
+        .set("job.db.planned_stop_timeout", "20s")
+        .set("job.web.command", program(log, "web", "0.5"))
+        .set("job.web.after", vec!["db"])
+}
+
+#[tokio::test]
+async fn a_job_that_is_not_ready_yet_stops_before_another_and_when_it_is_told_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, gate) = (dir.path().join("log"), dir.path().join("gate"));
+    let is_ready = vec!["test", "-e", gate.to_str().unwrap()];
+    let setup = after_db(&log)
+        .set("job.web.ready.kind", "exec")
+        .set("job.web.ready.command", is_ready)
+        .set("job.web.ready.interval", "100ms")
+        .set("job.web.policy.takeover_timeout", "60s");
+    let mut cluster = Cluster::of(setup).await;
+    assert_eq!(written(&log, 2).await, ["db starts", "web starts"]);
+    let db = wait_for("a leader", SOON, async || cluster.leader_of("db").await).await;
+    let other = if db.member == "west-1" { "east-1" } else { "west-1" };
+    switch_over(&cluster, &["db", "--to", other]).await;
+    assert_eq!(written(&log, 6).await[2..], ["web stops", "db stops", "db starts", "web starts"]);
+
+    cluster.operator().done(&["stop", "--job", WEB]).await;
+    assert_eq!(written(&log, 7).await[6..], ["web stops"]);
+    let stopped = cluster.operator().json(&["list", "--job", WEB]).await;
+    assert_eq!(stopped["requests"][0]["outcome"]["state"], "done", "{stopped:#}");
+    std::fs::write(&gate, "").unwrap();
+    cluster.operator().done(&["start", "--job", WEB]).await;
+    assert_eq!(written(&log, 8).await[7..], ["web starts"]);
+    cluster.end().await;
+}
+
 #[tokio::test]
 async fn a_job_starts_after_another_stops_before_it_and_restarts_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
-    let program = |name: &str, before_end: &str| {
-        let log = log.display();
-        let script = format!(
-            "trap 'sleep {before_end}; echo {name} stops >> {log}; exit' TERM; echo {name} starts >> {log}; \
-             while :; do sleep 0.1; done"
-        );
-        vec!["sh".to_owned(), "-c".to_owned(), script]
-    };
-    let ready = toml::toml! { kind = "none" after = "500ms" };
-    let setup = two_sites()
-        .set("job.db.command", program("db", "0"))
-        .set("job.db.ready", ready.clone())
-        .set("job.db.stop_timeout", "1s")
-        .set("job.db.planned_stop_timeout", "20s")
-        .set("job.web.command", program("web", "0.5"))
+    let setup = after_db(&log)
         .set("job.web.stop_timeout", "1s")
         .set("job.web.planned_stop_timeout", "10s")
-        .set("job.web.after", vec!["db"])
         .set("job.web.restart_with", true);
     let mut cluster = Cluster::of(setup).await;
-    let written = |count: usize| {
-        let log = log.clone();
-        async move {
-            wait_for("what the programs do", SOON, async || {
-                let lines = lines(&log);
-                if lines.len() >= count { Ok(lines) } else { Err(format!("{lines:?}")) }
-            })
-            .await
-        }
-    };
-    assert_eq!(written(2).await, ["db starts", "web starts"]);
+    assert_eq!(written(&log, 2).await, ["db starts", "web starts"]);
 
     // A planned move.
     let db = wait_for("a leader", SOON, async || cluster.leader_of("db").await).await;
     let other = if db.member == "west-1" { "east-1" } else { "west-1" };
     switch_over(&cluster, &["db", "--to", other]).await;
-    assert_eq!(written(6).await[2..], ["web stops", "db stops", "db starts", "web starts"]);
+    assert_eq!(written(&log, 6).await[2..], ["web stops", "db stops", "db starts", "web starts"]);
 
     // A failure: it runs on, and is restarted.
     let web = cluster.leader_of(WEB).await.unwrap().member;
     if web == other {
         let away = if other == "west-1" { "east-1" } else { "west-1" };
         switch_over(&cluster, &[WEB, "--to", away]).await;
-        assert_eq!(written(8).await[6..], ["web stops", "web starts"]);
+        assert_eq!(written(&log, 8).await[6..], ["web stops", "web starts"]);
     }
     let before = lines(&log).len();
     cluster.worker(other).kill();
-    let after = written(before + 4).await;
+    let after = written(&log, before + 4).await;
     assert_eq!(after[before..], ["db stops", "db starts", "web stops", "web starts"]);
     cluster.end().await;
 }

@@ -12,7 +12,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use election_admin::{AdminError, Attempts, Hindrance, Known, NotNow, Refusal, orders};
+use election_admin::{AdminError, Attempts, Hindrance, Known, NotNow, Observer, Refusal, orders};
 use election_core::{
     Paths,
     internals::record::{
@@ -79,6 +79,16 @@ pub(super) async fn run(worker: Arc<Worker>) {
     }
 }
 
+/// A change of the record about one step, unless it is about an earlier request.
+enum StepChange<'a> {
+    /// It is begun by this request.
+    Begin { seen: &'a Evacuation, filing: &'a [MultiOp; 2] },
+    /// This came of it.
+    Settle { request: Option<&'a String>, outcome: &'a StepOutcome },
+    /// The site is drained for the job, or opened.
+    Drain { request: Option<&'a String>, close: bool },
+}
+
 /// A worker that carries out an evacuation.
 struct Carrier<'a> {
     worker: &'a Worker,
@@ -86,14 +96,15 @@ struct Carrier<'a> {
     session: &'a Session,
     /// Those of plans.
     paths: &'a Paths,
-    /// One change of the record at a time: they would only lose races against each other.
-    writing: Mutex<()>,
+    /// The record as this worker has written it, with its version. One change of it at a time: they would only lose races against
+    /// each other.
+    last: Mutex<Option<(i32, Evacuation)>>,
 }
 
 impl<'a> Carrier<'a> {
     fn new(worker: &'a Worker, session: &'a Session, paths: &'a Paths) -> Result<Self, Error> {
         let operator = Operator { config: worker.config().what_if(&[])?, session: session.clone() };
-        Ok(Self { worker, operator, session, paths, writing: Mutex::new(()) })
+        Ok(Self { worker, operator, session, paths, last: Mutex::default() })
     }
 
     async fn running(&self) -> Result<Option<Evacuation>, Error> {
@@ -166,7 +177,7 @@ impl<'a> Carrier<'a> {
             let is_late = BootTime::now() >= until;
             let late = || is_late.then(|| StepOutcome::Failed(why_not.clone()));
             if let Some(outcome) = arrived(&plan, step, &state, &snapshot.members, &why_not).or_else(late) {
-                return self.settle(at, step.request.as_ref(), outcome).await;
+                return self.settle(at, step.request.as_ref(), &outcome).await;
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -183,7 +194,7 @@ impl<'a> Carrier<'a> {
                 Ok(found) => found,
                 Err(error @ Error::Usage(_)) => {
                     return self
-                        .settle(at, step.request.as_ref(), StepOutcome::Failed(error.to_string()))
+                        .settle(at, step.request.as_ref(), &StepOutcome::Failed(error.to_string()))
                         .await;
                 }
                 Err(error) => return Err(error),
@@ -191,20 +202,24 @@ impl<'a> Carrier<'a> {
             let by = *until.get_or_insert_with(|| BootTime::now() + longest_move(&self.operator, &step.job));
             match next(&plan, step, &state) {
                 NextMove::Wait(why) if BootTime::now() >= by => {
-                    return self.settle(at, step.request.as_ref(), StepOutcome::Failed(why)).await;
+                    return self.settle(at, step.request.as_ref(), &StepOutcome::Failed(why)).await;
                 }
                 NextMove::Wait(_) => tokio::time::sleep(LOOK).await,
-                NextMove::Settle(outcome) => return self.settle(at, step.request.as_ref(), outcome).await,
+                NextMove::Settle(outcome) => return self.settle(at, step.request.as_ref(), &outcome).await,
                 // Before the request: an elector must not see the request first.
-                NextMove::Move(_) if plan.undo && step.drained => {
-                    self.drain(at, step.request.as_ref(), false).await?
-                }
+                NextMove::Move(_) if plan.undo && step.drained => self
+                    .write(at, StepChange::Drain { request: step.request.as_ref(), close: false })
+                    .await
+                    .map(drop)?,
                 NextMove::Move(site) => {
                     let request = request(&plan, Target::Site(site));
                     let name = plan.request_of(at);
                     match election_admin::filing(&paths, &snapshot, &name, &request) {
                         Ok(filing) => {
-                            if self.file(at, &plan, filing).await? {
+                            let incarnation = self.operator.incarnation().await?;
+                            incarnation.create_parents(filing[1].path()).await?;
+                            let begun = StepChange::Begin { seen: &plan, filing: &filing };
+                            if self.write(at, begun).await?.is_some() {
                                 return Ok(());
                             }
                             // The decision has changed meanwhile, or another worker has begun it.
@@ -217,7 +232,7 @@ impl<'a> Carrier<'a> {
                         )) if BootTime::now() < by => tokio::time::sleep(LOOK).await,
                         Err(AdminError::NotNow(why)) => {
                             let failed = StepOutcome::Failed(crate::advice::on(&why));
-                            return self.settle(at, step.request.as_ref(), failed).await;
+                            return self.settle(at, step.request.as_ref(), &failed).await;
                         }
                         Err(error) => return Err(error.into()),
                     }
@@ -226,76 +241,98 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Writes the record and the request together. Returns whether they were written.
-    async fn file(&self, at: usize, seen: &Evacuation, filing: [MultiOp; 2]) -> Result<bool, Error> {
-        let _writing = self.writing.lock().await;
-        let mut attempts = Attempts::over(self.session);
-        let observer = attempts.look().await?;
-        let known: Known<Evacuation> = observer.known(self.paths.evacuation()).await?;
-        let Some(mut plan) = known.record().map_err(AdminError::from)? else { return Ok(false) };
-        let is_same = plan.at_ms == seen.at_ms && plan.undo == seen.undo && plan.due().contains(&at);
-        if !is_same || plan.request_of(at) != seen.request_of(at) {
-            return Ok(false);
+    /// Changes the record, in one transaction with what belongs to that. Returns the step as it was written; `None` if there is
+    /// nothing to write. The record is read only if another one has changed it, or if nothing seems to be left to write.
+    async fn write(&self, at: usize, change: StepChange<'_>) -> Result<Option<EvacuationStep>, Error> {
+        let path = self.paths.evacuation();
+        let mut last = self.last.lock().await;
+        let incarnation = self.operator.incarnation().await?;
+        let mut attempts = match *last {
+            Some(_) => Attempts::within(&incarnation),
+            None => Attempts::over(self.session),
+        };
+        for tries in 1.. {
+            let observer = attempts.look().await?;
+            let is_read = last.is_none();
+            let (version, mut plan) = match last.take() {
+                Some(last) => last,
+                None => {
+                    let known: Known<Evacuation> = observer.known(path.as_str()).await?;
+                    let (record, node) = (known.record().map_err(AdminError::from)?, known.node());
+                    let Some((node, plan)) = node.zip(record) else { break };
+                    (node.version, plan)
+                }
+            };
+            // After two, it is not the record that has changed, but what the request rests on.
+            let is_hopeless = tries > 2 && matches!(change, StepChange::Begin { .. });
+            match self.change(&observer, &mut plan, at, &change).await? {
+                Some(others) if !is_hopeless => {
+                    let data = plan.encode(&path).map_err(AdminError::from)?;
+                    if attempts.write([MultiOp::set(&path, data, version)].into_iter().chain(others)).await? {
+                        let step = plan.steps.get(at).cloned();
+                        *last = Some((version + 1, plan));
+                        return Ok(step);
+                    }
+                }
+                _ if is_read => break,
+                _ => {}
+            }
         }
-        plan.begin(at, unix_ms());
-        observer.session().create_parents(filing[1].path()).await?;
-        let record = known.replace(&plan).map_err(AdminError::from)?;
-        Ok(attempts.write([record].into_iter().chain(filing)).await?)
+        Ok(None)
+    }
+
+    /// Makes a change of the record that was read. Returns what is written with it; `None` if it is not to be made.
+    async fn change(
+        &self,
+        observer: &Observer,
+        plan: &mut Evacuation,
+        at: usize,
+        change: &StepChange<'_>,
+    ) -> Result<Option<Vec<MultiOp>>, Error> {
+        let is_due = plan.due().contains(&at);
+        let Some(step) = plan.steps.get(at) else { return Ok(None) };
+        let was_drained = step.drained;
+        let close = match change {
+            StepChange::Begin { seen, filing } => {
+                let is_same = plan.at_ms == seen.at_ms && plan.undo == seen.undo && is_due;
+                if !is_same || plan.request_of(at) != seen.request_of(at) {
+                    return Ok(None);
+                }
+                plan.begin(at, unix_ms());
+                return Ok(Some(filing.to_vec()));
+            }
+            StepChange::Settle { request, outcome } => {
+                if step.request.as_ref() != *request || !(step.request_is_open() || is_due) {
+                    return Ok(None);
+                }
+                plan.settle(at, (*outcome).clone(), unix_ms());
+                plan.steps.get(at).is_some_and(EvacuationStep::is_away)
+            }
+            StepChange::Drain { request, close } => {
+                if step.request.as_ref() != *request || plan.undo == *close {
+                    return Ok(None);
+                }
+                *close
+            }
+        };
+        let orders = self.drained(observer, plan, at, close).await?;
+        let is_changed = matches!(change, StepChange::Settle { .. })
+            || plan.steps.get(at).is_some_and(|step| step.drained != was_drained);
+        Ok(is_changed.then(|| orders.into_iter().collect()))
     }
 
     /// Writes the outcome of a step, unless another one has been written since its request was the last one.
-    async fn settle(&self, at: usize, request: Option<&String>, outcome: StepOutcome) -> Result<(), Error> {
-        let _writing = self.writing.lock().await;
-        let mut attempts = Attempts::over(self.session);
-        loop {
-            let observer = attempts.look().await?;
-            let known: Known<Evacuation> = observer.known(self.paths.evacuation()).await?;
-            let Some(mut plan) = known.record().map_err(AdminError::from)? else { return Ok(()) };
-            let is_open = |step: &&EvacuationStep| step.request_is_open() || plan.due().contains(&at);
-            let Some(step) = plan.steps.get(at).filter(is_open) else { return Ok(()) };
-            if step.request.as_ref() != request {
-                return Ok(());
-            }
-            plan.settle(at, outcome.clone(), unix_ms());
-            let is_away = plan.steps.get(at).is_some_and(|step| step.is_away());
-            let orders = self.drained(&observer, &mut plan, at, is_away).await?;
-            let record = known.replace(&plan).map_err(AdminError::from)?;
-            if attempts.write([record].into_iter().chain(orders)).await? {
-                if let Some(step) = plan.steps.get(at) {
-                    tracing::info!(job = step.job, site = %plan.site, outcome = step.progress(), "a step of the evacuation");
-                }
-                return Ok(());
-            }
+    async fn settle(&self, at: usize, request: Option<&String>, outcome: &StepOutcome) -> Result<(), Error> {
+        if let Some(step) = self.write(at, StepChange::Settle { request, outcome }).await? {
+            tracing::info!(job = step.job, outcome = step.progress(), "a step of the evacuation");
         }
-    }
-
-    /// Drains the site for the job of a step, or opens it, while this request is its last one.
-    async fn drain(&self, at: usize, request: Option<&String>, close: bool) -> Result<(), Error> {
-        let _writing = self.writing.lock().await;
-        let mut attempts = Attempts::over(self.session);
-        loop {
-            let observer = attempts.look().await?;
-            let known: Known<Evacuation> = observer.known(self.paths.evacuation()).await?;
-            let Some(mut plan) = known.record().map_err(AdminError::from)? else { return Ok(()) };
-            if plan.steps.get(at).is_none_or(|step| step.request.as_ref() != request || plan.undo == close) {
-                return Ok(());
-            }
-            let before = plan.clone();
-            let orders = self.drained(&observer, &mut plan, at, close).await?;
-            if plan == before {
-                return Ok(());
-            }
-            let record = known.replace(&plan).map_err(AdminError::from)?;
-            if attempts.write([record].into_iter().chain(orders)).await? {
-                return Ok(());
-            }
-        }
+        Ok(())
     }
 
     /// What drains the site for the job of a step, or opens it if this evacuation has drained it.
     async fn drained(
         &self,
-        observer: &election_admin::Observer,
+        observer: &Observer,
         plan: &mut Evacuation,
         at: usize,
         close: bool,
@@ -341,7 +378,7 @@ impl<'a> Carrier<'a> {
         }
         if !step.back {
             // From now on no later change of leadership returns.
-            self.drain(at, step.request.as_ref(), true).await?;
+            self.write(at, StepChange::Drain { request: step.request.as_ref(), close: true }).await?;
         }
         let last = tokio::select! {
             last = election_admin::follow(self.session, paths, &filed.which, until, |_| {}) => last,

@@ -4,7 +4,7 @@
 //! phase of a takeover waits for another election, so no elector takes the wait for a failure, and every recipe of a move goes
 //! on. That the program does not run is in `halted`, for those that come after it and those that it comes after.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
 use election_admin::{AdminError, Attempts, Known, Observer};
 use election_core::{
@@ -112,6 +112,20 @@ impl Order {
         self.others.must_stop(self.job())
     }
 
+    /// Waits until the program is to stop, and returns why. Cancel safe.
+    pub(super) async fn until_must_stop(&self) -> String {
+        let mut changes = self.others.changes();
+        loop {
+            changes.mark_unchanged();
+            if let Some(why) = self.must_stop() {
+                return why;
+            }
+            if changes.changed().await.is_err() {
+                return pending().await;
+            }
+        }
+    }
+
     /// The program is being started.
     pub(super) fn starts(&self) {
         *self.started_in.lock() = self.others.terms(self.job());
@@ -141,7 +155,8 @@ impl Order {
         let mut changes = self.others.changes();
         let stopped = async {
             loop {
-                changes.mark_unchanged();
+                let before = Others::services_in(&changes.borrow_and_update(), &behind);
+                let looked_at = behind.clone();
                 match self.look(behind.clone()).await {
                     Ok(services) => {
                         let may_run = services.into_iter().filter(|(_, service)| service.may_run());
@@ -156,7 +171,9 @@ impl Order {
                 if behind.is_empty() {
                     return;
                 }
-                let _: Result<_, _> = timeout(LOOKS_EVERY, changes.changed()).await;
+                // Changes of other jobs are no reason to look: many jobs stop at once, when a site is evacuated.
+                let change = changes.wait_for(|seen| Others::services_in(seen, &looked_at) != before);
+                let _: Result<_, _> = timeout(LOOKS_EVERY, change).await;
             }
         };
         if timeout(within.saturating_sub(since.elapsed()), stopped).await.is_err() {

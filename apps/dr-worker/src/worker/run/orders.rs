@@ -84,31 +84,37 @@ impl Orders {
         if let Some(order) = &work.order {
             order.enters(leadership.term());
         }
-        let order = match self.source.next().await? {
-            JobNews::Stopped(Some(order)) => order,
+        let halt = match self.source.next().await? {
+            JobNews::Stopped(Some(order)) => Halt::Stopped(order),
             news => {
                 self.note(work, news);
-                if let Some(why) = work.may_not_start(leadership).await {
-                    tracing::info!(
-                        job = work.slot.name(),
-                        "this member leads, and starts the job later: {why}"
-                    );
-                    work.halt(leadership, Halt::Waiting(why)).await;
-                    return Ok(());
-                }
-                tokio::select! {
-                    started = work.start(leadership) => return started,
-                    order = self.until_stopped(work, leadership) => order?,
+                match work.may_not_start(leadership).await {
+                    Some(why) => Halt::Waiting(why),
+                    None => match self.start(work, leadership).await? {
+                        None => return Ok(()),
+                        Some(halt) => halt,
+                    },
                 }
             }
         };
-        tracing::warn!(
-            job = work.slot.name(),
-            "this member leads and does not start the job, which is {order}; `{}` starts it",
-            start(work.slot.name())
-        );
-        work.halt(leadership, Halt::Stopped(order)).await;
+        lead_without(work, leadership, halt).await;
         Ok(())
+    }
+
+    /// Starts the job and waits until it is ready. Returns why it is to be stopped, if an order or a job that it comes after
+    /// says so before: it may need long to get ready.
+    async fn start(&mut self, work: &JobWork, leadership: &Leadership) -> Result<Option<Halt>, Failure> {
+        let must_stop = async {
+            match &work.order {
+                Some(order) => order.until_must_stop().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            started = work.start(leadership) => started.map(|()| None),
+            order = self.until_stopped(work, leadership) => Ok(Some(Halt::Stopped(order?))),
+            why = must_stop => Ok(Some(Halt::Waiting(why))),
+        }
     }
 
     /// Waits for an order to stop the job.
@@ -158,8 +164,11 @@ impl Orders {
                 },
             }
             led.orders.is_owed = false;
-            for at in 0..led.orders.open.len() {
+            let mut at = 0;
+            // A start listens to what is new.
+            while at < led.orders.open.len() {
                 led.look_at(at).await?;
+                at += 1;
             }
             led.orders.open.retain(|open| !open.is_over);
         }
@@ -225,11 +234,11 @@ impl Orders {
         match self.source.of_standby(which, member).await {
             Ok(Some((RequestState::Pending, _))) if work.slot.standby().is_none() => {
                 let outcome = failed(format!("job {} has no standby", work.slot.name()));
-                self.answer(at, outcome, work).await;
+                self.answer(which, outcome, work).await;
             }
             Ok(Some((RequestState::Accepted { .. }, true))) => {
                 let outcome = failed(format!("it was interrupted: {member} is gone, or has come back since"));
-                self.answer(at, outcome, work).await;
+                self.answer(which, outcome, work).await;
             }
             Ok(Some((state, _))) if !state.is_final() => self.is_owed = true,
             Ok(_) => self.open[at].is_over = true,
@@ -241,12 +250,14 @@ impl Orders {
         }
     }
 
-    async fn answer(&mut self, at: usize, outcome: RequestState, work: &JobWork) {
-        let FollowedRequest { filed, is_over } = &mut self.open[at];
-        match self.source.answer(&filed.which, &outcome).await {
-            Ok(()) => *is_over = true,
+    async fn answer(&mut self, which: &RequestRef, outcome: RequestState, work: &JobWork) {
+        match self.source.answer(which, &outcome).await {
+            Ok(()) => {
+                let answered = self.open.iter_mut().filter(|open| open.filed.which == *which);
+                answered.for_each(|open| open.is_over = true);
+            }
             Err(error) => {
-                let (job, request) = (work.slot.name(), &filed.which.name);
+                let (job, request) = (work.slot.name(), &which.name);
                 tracing::warn!(job, request, "can't record the outcome of a request yet: {error}");
                 self.is_owed = true;
             }
@@ -321,7 +332,7 @@ impl Led<'_> {
                         }
                     },
                 };
-                self.orders.answer(at, outcome, self.work).await;
+                self.orders.answer(&which, outcome, self.work).await;
                 return Ok(());
             }
             RequestState::Pending if self.is_meant(&request) => {}
@@ -329,7 +340,7 @@ impl Led<'_> {
         }
         if request.kind == RequestKind::Restart && is_stopped {
             let reason = format!("the job is stopped; `{}` starts it", start(self.work.slot.name()));
-            self.orders.answer(at, RequestState::Failed { reason, at_ms }, self.work).await;
+            self.orders.answer(&which, RequestState::Failed { reason, at_ms }, self.work).await;
             return Ok(());
         }
         self.carry_out(at).await
@@ -345,8 +356,8 @@ impl Led<'_> {
             if let Err(why) = self.work.before_stop(self.leadership, RESTARTED).await {
                 let reason = format!("called off: {why}");
                 let outcome = RequestState::Failed { reason, at_ms: unix_ms() };
-                self.orders.outcomes.insert(which, outcome.clone());
-                self.orders.answer(at, outcome, self.work).await;
+                self.orders.outcomes.insert(which.clone(), outcome.clone());
+                self.orders.answer(&which, outcome, self.work).await;
                 return Ok(());
             }
             self.after_ready = Box::pin(pending());
@@ -355,12 +366,16 @@ impl Led<'_> {
         } else {
             self.obey(control.stopped).await
         };
-        let outcome = match &carried_out {
-            Ok(()) => self.done(),
-            Err(why) => RequestState::Failed { reason: why.to_string(), at_ms: unix_ms() },
+        let at_ms = unix_ms();
+        let outcome = match (&carried_out, self.work.slot.stopped()) {
+            (Ok(()), Some(order)) if request.kind != RequestKind::Stop => {
+                RequestState::Failed { reason: format!("the job is {order}"), at_ms }
+            }
+            (Ok(()), _) => self.done(),
+            (Err(why), _) => RequestState::Failed { reason: why.to_string(), at_ms },
         };
-        self.orders.outcomes.insert(which, outcome.clone());
-        self.orders.answer(at, outcome, self.work).await;
+        self.orders.outcomes.insert(which.clone(), outcome.clone());
+        self.orders.answer(&which, outcome, self.work).await;
         carried_out
     }
 
@@ -411,26 +426,46 @@ impl Led<'_> {
     /// Starts the job and waits until it is ready, unless it has to wait for another job.
     async fn resume(&mut self) -> Result<(), Failure> {
         let slot = &self.work.slot;
-        if let Some(why) = self.work.may_not_start(self.leadership).await {
-            tracing::info!(job = slot.name(), "starting the job later: {why}");
-            self.work.halt(self.leadership, Halt::Waiting(why)).await;
+        let halt = match self.work.may_not_start(self.leadership).await {
+            Some(why) => Some(Halt::Waiting(why)),
+            None => {
+                let within = slot.takeover_timeout();
+                slot.set_halt(Some(Halt::Starting));
+                match tokio::time::timeout(within, self.orders.start(self.work, self.leadership)).await {
+                    Ok(started) => started?,
+                    Err(_) => {
+                        let limit = in_words(within);
+                        let why = format!("the job was not ready within takeover_timeout ({limit})");
+                        return Err(Failure::new(why));
+                    }
+                }
+            }
+        };
+        if let Some(halt) = halt {
+            lead_without(self.work, self.leadership, halt).await;
             self.orders.is_owed = true;
             return Ok(());
-        }
-        let within = slot.takeover_timeout();
-        slot.set_halt(Some(Halt::Starting));
-        match tokio::time::timeout(within, self.work.start(self.leadership)).await {
-            Ok(started) => started?,
-            Err(_) => {
-                let limit = in_words(within);
-                return Err(Failure::new(format!("the job was not ready within takeover_timeout ({limit})")));
-            }
         }
         slot.set_halt(None);
         self.work.record(self.leadership, HaltedProgram::Runs).await;
         self.after_ready = Box::pin(self.work.after_ready(self.leadership));
         Ok(())
     }
+}
+
+/// Stops the job, if it runs or is being started, and leads without it.
+async fn lead_without(work: &JobWork, leadership: &Leadership, halt: Halt) {
+    let job = work.slot.name();
+    match &halt {
+        Halt::Stopped(order) => tracing::warn!(
+            job,
+            "this member leads and does not start the job, which is {order}; `{}` starts it",
+            start(job)
+        ),
+        Halt::Waiting(why) => tracing::info!(job, "this member leads, and starts the job later: {why}"),
+        Halt::Starting => {}
+    }
+    work.halt(leadership, halt).await;
 }
 
 async fn changed<T>(changes: &mut Option<watch::Receiver<T>>) {

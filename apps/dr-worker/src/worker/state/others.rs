@@ -148,17 +148,18 @@ impl Others {
         self.after.lock().get(job).cloned().unwrap_or_default()
     }
 
+    /// These jobs, as this member has seen them.
+    pub(in crate::worker) fn services_in<'a>(
+        seen: &BTreeMap<String, SeenJob>,
+        jobs: impl IntoIterator<Item = &'a String>,
+    ) -> Vec<(String, Service)> {
+        let service = |name: &String| seen.get(name).map_or(Service::Gone, |seen| seen.service);
+        jobs.into_iter().map(|name| (name.clone(), service(name))).collect()
+    }
+
     /// The jobs that this one comes after, as this member has seen them.
     fn services(&self, job: &str) -> Vec<(String, Service)> {
-        let seen = self.seen.borrow();
-        let service = |name: &String| seen.get(name).map_or(Service::Gone, |seen| seen.service);
-        let before = self.before(job).into_iter();
-        before
-            .map(|name| {
-                let service = service(&name);
-                (name, service)
-            })
-            .collect()
+        Self::services_in(&self.seen.borrow(), &self.before(job))
     }
 
     /// Why this job may not start now.
