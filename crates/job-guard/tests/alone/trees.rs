@@ -1,5 +1,6 @@
 //! Process trees that grow by a seed, under workers and guards that are killed and stopped at random moments: nothing
-//! of a job lives once its leadership may have been released, or its lease has ended.
+//! of a job lives once its leadership may have been released, or its lease has ended. Some have their deadline from the
+//! beginning; the others begin as standbys, and are promoted once or twice.
 //!
 //! The checker is no part of the program: each process of a tree inherits a fifo, whose reader sees when none holds it.
 //!
@@ -40,11 +41,12 @@ fn nothing_of_a_job_outlives_its_leadership() {
     }
     let mut tally = Tally::default();
     for seed in first..first + count {
-        // Each fault in turn, and each with and without a cgroup in turn.
+        // Each fault in turn, each with and without a cgroup in turn, and each in each role in turn.
         let (round, index) = (seed / FAULTS.len() as u64, seed % FAULTS.len() as u64);
         let in_cgroup = cgroups.as_ref().filter(|_| (round + index) % 2 == 1);
-        let fault = FAULTS[usize::try_from(index).expect("a small number")];
-        grow(seed, fault, in_cgroup.map(|root| root.0.as_path()), &mut tally);
+        let small = |number: u64| usize::try_from(number).expect("a small number");
+        let (fault, roles) = (FAULTS[small(index)], ROLES[small((index + 2 * round) % 3)]);
+        grow(seed, fault, roles, in_cgroup.map(|root| root.0.as_path()), &mut tally);
         if (seed + 1 - first).is_multiple_of(50) {
             eprintln!("{} of {count} trees: {tally:?}", seed + 1 - first);
         }
@@ -111,8 +113,11 @@ const FAULTS: [Fault; 12] = [
     Fault::Stop,
 ];
 
+/// The roles that a standby gets in turn; none: the tree is the leader's from the beginning.
+const ROLES: [&[&str]; 3] = [&[], &["leader"], &["leader", "standby", "leader"]];
+
 /// Grows one tree and does one thing to those who watch over it.
-fn grow(seed: u64, fault: Fault, cgroup: Option<&Path>, tally: &mut Tally) {
+fn grow(seed: u64, fault: Fault, roles: &[&str], cgroup: Option<&Path>, tally: &mut Tally) {
     let mut dice = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let tree = Tree::new();
     let state = tempfile::tempdir().expect("tempdir");
@@ -121,13 +126,30 @@ fn grow(seed: u64, fault: Fault, cgroup: Option<&Path>, tally: &mut Tally) {
     let mark = Mark::new(&tree.file("mark"));
     let script = format!("exec python3 -ISE {}/tree.py {seed} mark 0", tree.dir.path().display());
     let mut setup = WorkerSetup::new(&tree, &script);
-    setup.lease = LEASE;
+    (setup.lease, setup.unarmed) = (LEASE, !roles.is_empty());
     setup.stop_timeout = Duration::from_millis(dice.u64(0..300));
     setup.lock_dir = Some(state.path());
     setup.cgroup = cgroup;
     let leftovers = Leftovers(format!("{}/tree.py", tree.dir.path().display()));
     let mut worker = setup.start();
     wait_for("the first process", || mark.is_held());
+    let mut is_over = false;
+    for (at, role) in roles.iter().enumerate() {
+        worker.tell(&format!("arm {role}"));
+        // A fault in the middle of the last change is one too, unless the end of the lease is what is judged.
+        let judges_lease = matches!(fault, Fault::Starve | Fault::FreezeGuardAndStarve | Fault::FreezeWorker);
+        if at + 1 < roles.len() || judges_lease || dice.bool() {
+            let word = worker.expect("");
+            is_over = !word.starts_with("armed");
+            if word.starts_with("not armed") {
+                worker.expect("finished");
+            }
+        }
+        if is_over {
+            // The tree has ended by itself.
+            break;
+        }
+    }
     // The moment of the fault: at random, and nothing is waited for.
     std::thread::sleep(Duration::from_millis(dice.u64(0..400)));
     // A tree may have ended by itself, and its guard with it.
@@ -139,10 +161,11 @@ fn grow(seed: u64, fault: Fault, cgroup: Option<&Path>, tally: &mut Tally) {
         u64::from(cgroup.is_none() && matches!(fault, Fault::KillBoth | Fault::KillBothInTurn));
     tally.most_processes = tally.most_processes.max(leftovers.living().len());
 
-    let case = format!("tree {seed}, {fault:?}, cgroup {}", cgroup.is_some());
+    let case = format!("tree {seed}, {fault:?}, cgroup {}, roles {roles:?}", cgroup.is_some());
     // Shown where it fails.
     println!("{case}");
     let judged = match fault {
+        _ if is_over => Judged::AtRelease { is_gone: !mark.is_held() },
         Fault::Stop => {
             worker.tell("stop 1000");
             released(&worker, &mark)
@@ -273,7 +296,11 @@ enum Judged {
 
 /// The worker says that nothing of the job is left.
 fn released(worker: &Worker, mark: &Mark) -> Judged {
-    let word = worker.expect("");
+    let mut word = worker.expect("");
+    // The fault has come while the role changed.
+    while word.starts_with("armed") || word.starts_with("not armed") {
+        word = worker.expect("");
+    }
     let is_gone = !mark.is_held();
     assert!(word.starts_with("stopped") || word.starts_with("finished"), "{word}");
     Judged::AtRelease { is_gone }
