@@ -146,8 +146,8 @@ impl JobRun {
     /// restarted as the new description says, with its command.
     ///
     /// # Errors
-    /// The reason, if its program does not run or has no readiness socket for the new `ready`, or its guard does not answer. [Stop](JobRun::stop) the run then: the terms
-    /// that count are not known.
+    /// The reason, if its program does not run or has no readiness socket for the new `ready`, or its guard does not answer.
+    /// [Stop](JobRun::stop) the run then: the terms that count are not known.
     ///
     /// # Cancel safety
     /// If the future is dropped, the terms that count are not known.
@@ -166,6 +166,9 @@ impl JobRun {
 
     /// What the program has said of its readiness until now (`READY=1`) does not count any more: it is about to change its role. Call
     /// it before the program can know that.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, what it has said may still count.
     pub async fn forget_ready(&self) {
         let (answer, answered) = oneshot::channel();
         let _ = self.asks.send(RunAsk::ForgetReady(answer)).await;

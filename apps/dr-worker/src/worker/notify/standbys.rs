@@ -209,8 +209,8 @@ impl Sites {
 }
 
 impl Site {
-    /// The site has no ready standby when this member begins to send. Of a member that is absent nobody knows whether its standby
-    /// was ready; one that led until then had none. Its absence is noted in the roster a moment later.
+    /// The site has no ready standby when this member begins to send. It is not known whether the standby of an absent member was
+    /// ready; one that led until then had none. Its absence is noted in the roster a moment later.
     fn begin(&mut self, seen: &SiteStandbys, since_ms: u64, (now_ms, patience_ms): (u64, u64)) {
         let gone = seen.gone.iter().map(|(member, since_ms)| (since_ms.unwrap_or(now_ms), member));
         let led = |(since_ms, member): &(u64, &MemberId)| {

@@ -114,7 +114,7 @@ fn a_new_sender_reports_what_is_recent_with_the_same_id() {
         |at: u64, members: &str| sites.look(&seen(members, 0), second(at), START + 1000 * at).events;
     assert_eq!(look(30, "-a@5"), []);
     assert_eq!(look(90, "-a@5"), [], "the sender before has reported it");
-    assert_eq!(look(91, "+a")[0].key, "west/a/1700000005000", "nobody has reported that it is back");
+    assert_eq!(look(91, "+a")[0].key, "west/a/1700000005000", "its return was not reported");
     assert_eq!(events(&[(0, "a"), (60, "a")]), [""; 0], "none was ever ready");
     // The sender before had the standby itself, or led.
     let lost = events(&[(30, "?a"), (32, "-a@31"), (45, "-a@31")]);

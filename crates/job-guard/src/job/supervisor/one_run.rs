@@ -293,7 +293,7 @@ impl Supervisor {
                     RunAsk::Probe => self.probe_again(run),
                     RunAsk::Signal(signal) => guarded.signal(signal),
                 },
-                // The last one: whoever sends all the time holds up nothing.
+                // The last one: a program that sends all the time holds up nothing.
                 () = Run::hears_ready(run.notify.as_ref(), run.main) => drop(run.says_ready.send_replace(true)),
             }
         }
