@@ -43,7 +43,7 @@ use crate::{
     error::{Error, ExitCode},
     typed::Typed,
     view::is_absent,
-    wall::{moment, unix_ms},
+    wall::unix_ms,
 };
 use begin::Drill;
 use document::ReportDocument;
@@ -200,9 +200,6 @@ fn planned(operator: &Operator, name: &str) -> Result<DrillPlan, Error> {
     })
 }
 
-/// The pause before another id of a drill is tried: ids differ by the second.
-const NEXT_SECOND: std::time::Duration = std::time::Duration::from_millis(100);
-
 /// The state of the election that a plan is about, and the checks.
 async fn examine(
     operator: &Operator,
@@ -263,19 +260,7 @@ async fn practise(operator: &Operator, arguments: &DrillRunArguments, how: Outpu
     refused(&checks)?;
     approve(arguments.consent, name.as_deref(), &plan)?;
 
-    let run = loop {
-        let run = format!("d-{}", moment(unix_ms()).replace(['-', ':'], ""));
-        right::lock(operator, &paths, &run).await?;
-        match runs::read(&operator.incarnation().await?, &paths, &run).await {
-            Ok(None) => break run,
-            // Members carry out each run once, so the second in which another drill began is over first.
-            used => {
-                right::unlock(operator, &paths).await;
-                used?;
-                tokio::time::sleep(NEXT_SECOND).await;
-            }
-        }
-    };
+    let run = right::lock(operator, &paths).await?;
     let result = conducted(operator, arguments, name.as_deref(), &plan, &paths, run).await;
     right::unlock(operator, &paths).await;
     let (report, has_begun) = result?;

@@ -1,7 +1,7 @@
 //! The exclusive right to conduct a drill of a job, and drills whose command has lost it.
 
-use crate::znodes::WorkerPaths as _;
-use crate::znodes::drills;
+use std::time::Duration;
+
 use election_core::Paths;
 use zk_session::{CreateMode, OpError};
 
@@ -17,11 +17,31 @@ use crate::{
     },
     error::Error,
     typed::Typed,
-    wall::unix_ms,
+    wall::{moment, unix_ms},
+    znodes::{WorkerPaths as _, drills},
 };
 
-/// The exclusive right to conduct a drill of a job: a znode of this session.
-pub(super) async fn lock(operator: &Operator, paths: &Paths, run: &str) -> Result<(), Error> {
+/// The pause before another id of a drill is tried: ids differ by the second.
+const NEXT_SECOND: Duration = Duration::from_millis(100);
+
+/// The exclusive right to conduct a drill of a job: a znode of this session. Returns the id of the drill.
+pub(super) async fn lock(operator: &Operator, paths: &Paths) -> Result<String, Error> {
+    loop {
+        let run = format!("d-{}", moment(unix_ms()).replace(['-', ':'], ""));
+        lock_for(operator, paths, &run).await?;
+        match runs::read(&operator.incarnation().await?, paths, &run).await {
+            Ok(None) => return Ok(run),
+            // Members carry out each run once, so the second in which another drill began is over first.
+            used => {
+                unlock(operator, paths).await;
+                used?;
+                tokio::time::sleep(NEXT_SECOND).await;
+            }
+        }
+    }
+}
+
+async fn lock_for(operator: &Operator, paths: &Paths, run: &str) -> Result<(), Error> {
     let incarnation = operator.incarnation().await?;
     let path = paths.drill_conductor();
     incarnation.create_parents(&path).await?;
