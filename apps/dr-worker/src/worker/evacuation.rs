@@ -83,8 +83,8 @@ pub(super) async fn run(worker: Arc<Worker>) {
 enum StepChange<'a> {
     /// It is begun by this request.
     Begin { seen: &'a Evacuation, filing: &'a [MultiOp; 2] },
-    /// This came of it.
-    Settle { request: Option<&'a String>, outcome: &'a StepOutcome },
+    /// This came of it, as it was then.
+    Settle { seen: &'a Evacuation, outcome: &'a StepOutcome },
     /// The site is drained for the job, or opened.
     Drain { request: Option<&'a String>, close: bool },
 }
@@ -177,7 +177,7 @@ impl<'a> Carrier<'a> {
             let is_late = BootTime::now() >= until;
             let late = || is_late.then(|| StepOutcome::Failed(why_not.clone()));
             if let Some(outcome) = arrived(&plan, step, &state, &snapshot.members, &why_not).or_else(late) {
-                return self.settle(at, step.request.as_ref(), &outcome).await;
+                return self.settle(at, &plan, &outcome).await;
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -193,19 +193,17 @@ impl<'a> Carrier<'a> {
             let (snapshot, state) = match gather_election(&self.operator, &paths).await {
                 Ok(found) => found,
                 Err(error @ Error::Usage(_)) => {
-                    return self
-                        .settle(at, step.request.as_ref(), &StepOutcome::Failed(error.to_string()))
-                        .await;
+                    return self.settle(at, &plan, &StepOutcome::Failed(error.to_string())).await;
                 }
                 Err(error) => return Err(error),
             };
             let by = *until.get_or_insert_with(|| BootTime::now() + longest_move(&self.operator, &step.job));
             match next(&plan, step, &state) {
                 NextMove::Wait(why) if BootTime::now() >= by => {
-                    return self.settle(at, step.request.as_ref(), &StepOutcome::Failed(why)).await;
+                    return self.settle(at, &plan, &StepOutcome::Failed(why)).await;
                 }
                 NextMove::Wait(_) => tokio::time::sleep(LOOK).await,
-                NextMove::Settle(outcome) => return self.settle(at, step.request.as_ref(), &outcome).await,
+                NextMove::Settle(outcome) => return self.settle(at, &plan, &outcome).await,
                 // Before the request: an elector must not see the request first.
                 NextMove::Move(_) if plan.undo && step.drained => self
                     .write(at, StepChange::Drain { request: step.request.as_ref(), close: false })
@@ -232,7 +230,7 @@ impl<'a> Carrier<'a> {
                         )) if BootTime::now() < by => tokio::time::sleep(LOOK).await,
                         Err(AdminError::NotNow(why)) => {
                             let failed = StepOutcome::Failed(crate::advice::on(&why));
-                            return self.settle(at, step.request.as_ref(), &failed).await;
+                            return self.settle(at, &plan, &failed).await;
                         }
                         Err(error) => return Err(error.into()),
                     }
@@ -301,8 +299,11 @@ impl<'a> Carrier<'a> {
                 plan.begin(at, unix_ms());
                 return Ok(Some(filing.to_vec()));
             }
-            StepChange::Settle { request, outcome } => {
-                if step.request.as_ref() != *request || !(step.request_is_open() || is_due) {
+            StepChange::Settle { seen, outcome } => {
+                let is_same =
+                    |seen: &EvacuationStep| seen.request == step.request && seen.state == step.state;
+                let is_open = step.request_is_open() || (is_due && plan.undo == seen.undo);
+                if !seen.steps.get(at).is_some_and(is_same) || !is_open {
                     return Ok(None);
                 }
                 plan.settle(at, (*outcome).clone(), unix_ms());
@@ -321,9 +322,9 @@ impl<'a> Carrier<'a> {
         Ok(is_changed.then(|| orders.into_iter().collect()))
     }
 
-    /// Writes the outcome of a step, unless another one has been written since its request was the last one.
-    async fn settle(&self, at: usize, request: Option<&String>, outcome: &StepOutcome) -> Result<(), Error> {
-        if let Some(step) = self.write(at, StepChange::Settle { request, outcome }).await? {
+    /// Writes the outcome of a step, unless it is not as it was seen any more.
+    async fn settle(&self, at: usize, seen: &Evacuation, outcome: &StepOutcome) -> Result<(), Error> {
+        if let Some(step) = self.write(at, StepChange::Settle { seen, outcome }).await? {
             tracing::info!(job = step.job, outcome = step.progress(), "a step of the evacuation");
         }
         Ok(())
@@ -352,7 +353,9 @@ impl<'a> Carrier<'a> {
         let reason = format!("evacuation of site {site}");
         let altered = orders::altered(&known, &by, Some(&reason), alter)?;
         step.drained = close && altered.is_some();
-        Ok(altered.map(|altered| altered.write))
+        // It may be drained already. That must still be so, and not only where it was read.
+        let seen = known.node().map(|node| MultiOp::check(paths.control(), node.version));
+        Ok(altered.map(|altered| altered.write).or(seen))
     }
 
     /// Follows the request of a step to its end. Returns why it has not succeeded, if it has not.

@@ -116,10 +116,12 @@ pub(crate) fn arrived(
 ) -> Option<StepOutcome> {
     let is_there = |site: &SiteId| (*site == plan.site) == step.back;
     let excluded = excluded_since(state, members, step.begun_ms);
-    // One that is lost takes part until its session has ended, and one that lives says that it has given up.
+    // One that is lost takes part until its session has ended, and one that lives says that it has given up. Servers that were
+    // silent themselves give each session its time again, in steps of at most half of it.
     let lives = |(exclusion, member): &(&Exclusion, &MemberRecord)| {
         let has_said = member.gave_up.as_ref().is_some_and(|gave_up| Some(gave_up.at_ms) >= step.begun_ms);
-        has_said || exclusion.since_ms.saturating_add(member.session_timeout_ms) <= state.unix_ms
+        let patience_ms = member.session_timeout_ms.saturating_mul(3) / 2;
+        has_said || exclusion.since_ms.saturating_add(patience_ms) <= state.unix_ms
     };
     match leader(state) {
         Some((leader, true)) if is_there(&leader.site) => Some(StepOutcome::Leads(leader)),
@@ -265,10 +267,12 @@ mod tests {
             outcome_without("east-1", Cause::TakeoverFailed, NOW_MS, excluded)
         };
         let (west, lives) = ("x-0000000002", Some(StepOutcome::Failed(why())));
-        assert_eq!(failed(west, NOW_MS, None), None, "its session may not have ended yet");
+        for since_ms in [NOW_MS, NOW_MS - 17_999] {
+            assert_eq!(failed(west, since_ms, None), None, "its session may not have ended yet");
+        }
         assert_eq!(failed(west, NOW_MS, Some(NOW_MS - 65_000)), None, "it gave up another leadership before");
         assert_eq!(failed(west, NOW_MS, Some(NOW_MS)), lives, "it says so");
-        assert_eq!(failed(west, NOW_MS - 12_000, None), lives, "its session would have ended");
+        assert_eq!(failed(west, NOW_MS - 18_000, None), lives, "its session would have ended");
         for (other, since_ms) in [("x-0000000009", NOW_MS), (west, NOW_MS - 65_000)] {
             let outcome = failed(other, since_ms, None);
             assert_eq!(outcome, Some(StepOutcome::Returned(why())), "it is gone, or another matter");

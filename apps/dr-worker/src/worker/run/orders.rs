@@ -90,7 +90,7 @@ impl Orders {
                 self.note(work, news);
                 match work.may_not_start(leadership).await {
                     Some(why) => Halt::Waiting(why),
-                    None => match self.start(work, leadership).await? {
+                    None => match self.start(work, leadership, None).await? {
                         None => return Ok(()),
                         Some(halt) => halt,
                     },
@@ -102,19 +102,28 @@ impl Orders {
     }
 
     /// Starts the job and waits until it is ready. Returns why it is to be stopped, if an order or a job that it comes after
-    /// says so before: it may need long to get ready.
-    async fn start(&mut self, work: &JobWork, leadership: &Leadership) -> Result<Option<Halt>, Failure> {
+    /// says so before: it may need long to get ready. The order that is `revoked` may be read once more.
+    async fn start(
+        &mut self,
+        work: &JobWork,
+        leadership: &Leadership,
+        revoked: Option<StoppedJob>,
+    ) -> Result<Option<Halt>, Failure> {
         let must_stop = async {
             match &work.order {
                 Some(order) => order.until_must_stop().await,
                 None => pending().await,
             }
         };
-        tokio::select! {
+        let started = tokio::select! {
+            biased;
             started = work.start(leadership) => started.map(|()| None),
-            order = self.until_stopped(work, leadership) => Ok(Some(Halt::Stopped(order?))),
+            order = self.until_stopped(work, leadership, revoked.as_ref()) => Ok(Some(Halt::Stopped(order?))),
             why = must_stop => Ok(Some(Halt::Waiting(why))),
-        }
+        };
+        // What has been read meanwhile is looked at afterwards.
+        self.is_owed = true;
+        started
     }
 
     /// Waits for an order to stop the job.
@@ -122,13 +131,9 @@ impl Orders {
         &mut self,
         work: &JobWork,
         leadership: &Leadership,
+        revoked: Option<&StoppedJob>,
     ) -> Result<StoppedJob, Failure> {
         loop {
-            match self.news().await? {
-                Some(JobNews::Stopped(Some(order))) => return Ok(order),
-                Some(news) => self.note(work, news),
-                None => {}
-            }
             self.is_owed = false;
             for at in 0..self.open.len() {
                 let AdminRequest { kind, state, .. } = &self.open[at].filed.request;
@@ -137,6 +142,11 @@ impl Orders {
                 {
                     return Ok(order);
                 }
+            }
+            match self.news().await? {
+                Some(JobNews::Stopped(Some(order))) if revoked != Some(&order) => return Ok(order),
+                Some(news) => self.note(work, news),
+                None => {}
             }
         }
     }
@@ -420,6 +430,8 @@ impl Led<'_> {
             self.work.halt(self.leadership, Halt::Starting).await;
             return self.resume().await;
         }
+        // Again, if ZooKeeper did not answer when it was ready.
+        self.orders.is_owed |= !self.work.record(self.leadership, HaltedProgram::Runs).await;
         Ok(())
     }
 
@@ -429,9 +441,10 @@ impl Led<'_> {
         let halt = match self.work.may_not_start(self.leadership).await {
             Some(why) => Some(Halt::Waiting(why)),
             None => {
-                let within = slot.takeover_timeout();
+                let (within, revoked) = (slot.takeover_timeout(), slot.stopped());
                 slot.set_halt(Some(Halt::Starting));
-                match tokio::time::timeout(within, self.orders.start(self.work, self.leadership)).await {
+                let started = self.orders.start(self.work, self.leadership, revoked);
+                match tokio::time::timeout(within, started).await {
                     Ok(started) => started?,
                     Err(_) => {
                         let limit = in_words(within);
@@ -443,6 +456,7 @@ impl Led<'_> {
         };
         if let Some(halt) = halt {
             lead_without(self.work, self.leadership, halt).await;
+            // What it waits for may have changed before it was halted.
             self.orders.is_owed = true;
             return Ok(());
         }

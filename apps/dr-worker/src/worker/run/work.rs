@@ -129,6 +129,15 @@ impl JobWork {
             Halt::Waiting(why) => why.clone(),
         };
         self.slot.set_halt(Some(why));
+        // Those after it may run still, from a leadership before. A job that serves stops them within its planned stop.
+        if let Some(order) =
+            self.order.as_ref().filter(|_| self.slot.process().state == ProcessState::Starting)
+        {
+            tokio::select! {
+                _ = order.let_others_stop(leadership.term(), self.slot.spec().planned_stop_timeout()) => {}
+                () = self.slot.hastened() => {}
+            }
+        }
         let (budget, work_until) = (self.slot.stop_budget(), leadership.work_until());
         let before_stop = Deadline::before(work_until.clone().into(), budget);
         let by = || (BootTime::now() + budget).min(work_until.now());
