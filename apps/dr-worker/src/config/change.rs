@@ -56,6 +56,12 @@ pub struct KeyChange {
 }
 
 impl KeyChange {
+    /// A job that this worker joins, or leaves, when it executes itself.
+    pub(crate) fn of_job(job: &str) -> Self {
+        let key = format!("job.{}", toml_edit::Key::new(job));
+        Self { key, job: Some(job.to_owned()), effect: Effect::Handover }
+    }
+
     fn of(key: String, effect: Effect) -> Self {
         let job = match &steps(&key)[..] {
             [first, job, ..] if first == "job" => Some(job.clone()),
@@ -140,11 +146,7 @@ fn changes(old: &Config, new: &Config) -> Vec<KeyChange> {
     let differs = |key: &str| old.get(key).map(|(value, _)| value) != new.get(key).map(|(value, _)| value);
     let is_inherited = |key: &str| [&old, &new].iter().all(|all| all.get(key).is_none_or(|(_, is)| *is));
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).filter(|key| differs(key)).collect();
-    let jobs = other_jobs.iter().map(|job| {
-        let key = toml_edit::Key::new(job.as_str());
-        let effect = if now.contains(*job) { Effect::Handover } else { Effect::WorkerRestart };
-        KeyChange { key: format!("job.{key}"), job: Some((*job).clone()), effect }
-    });
+    let jobs = other_jobs.iter().map(|job| KeyChange::of_job(job));
     let of_keys = keys.iter().filter_map(|key| {
         let steps = steps(key);
         let is_of_other_job = steps.first().is_some_and(|step| step == "job")

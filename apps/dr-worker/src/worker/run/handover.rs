@@ -1,9 +1,9 @@
 //! The programs that this process is to execute: another one for an upgrade, and itself for a reload that needs it.
 //!
 //! ```text
-//!   SIGHUP ─▶ read and check ─▶ apply what applies at once ─▶ wait for rest ─▶ execute /proc/self/exe
-//!                 │ refused                                      │ not at rest within 10 s, or a new job can't be joined
-//!                 └─▶ nothing changes                            └─▶ old values in force, reported; tried again later
+//!   SIGHUP ─▶ read and check ─▶ apply what applies at once ─▶ leave removed jobs ─▶ wait for rest ─▶ execute /proc/self/exe
+//!                 │ refused          a new job can't be joined │                        │ not at rest within 10 s
+//!                 └─▶ nothing changes                          └────────────────────────┴─▶ reported; tried again later
 //! ```
 //!
 //! It is the way of an [upgrade](super::upgrade), with the program that runs and the configuration that was accepted. A SIGHUP
@@ -13,13 +13,14 @@ use std::{future::pending, path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use tokio::{
-    task::spawn_blocking,
+    task::{JoinSet, spawn_blocking},
     time::{Instant, sleep_until},
 };
 use zk_session::Session;
 
 use super::{
     join::can_join,
+    roster,
     upgrade::{NextProgram, UpgradeRefusal, Upgrades},
 };
 use crate::{
@@ -30,7 +31,7 @@ use crate::{
     worker::{
         descriptors,
         emergency::Records,
-        state::{Reload, Worker},
+        state::{Job, Reload, Worker},
         upgrade::{check::can_connect, report::Progress, requested},
     },
 };
@@ -55,17 +56,21 @@ pub(super) struct Handovers {
     attempt: Option<BoxFuture<'static, Attempted>>,
     /// With the time of the next attempt.
     wanted: Option<(Arc<Wanted>, Instant)>,
+    /// The jobs that leave, because the configuration has them no more.
+    leaving: JoinSet<()>,
 }
 
-/// What has failed.
+/// What an attempt came to.
 enum Attempted {
     Upgrade,
+    /// Some jobs are to leave first.
+    Leave(Arc<Wanted>),
     Reload(Arc<Wanted>, UpgradeRefusal),
 }
 
 impl Handovers {
     pub(super) fn new(upgrades: Arc<Upgrades>, worker: Arc<Worker>, session: Session) -> Self {
-        Self { upgrades, worker, session, attempt: None, wanted: None }
+        Self { upgrades, worker, session, attempt: None, wanted: None, leaving: JoinSet::new() }
     }
 
     pub(super) fn is_under_way(&self) -> bool {
@@ -78,7 +83,7 @@ impl Handovers {
         self.wanted.is_some()
     }
 
-    /// Waits until an attempt begins or has failed. Returns whether one for a reload has failed.
+    /// Waits until an attempt begins or is over. Returns whether a reload is as far as it comes for the moment.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -88,20 +93,22 @@ impl Handovers {
             self.attempt = None;
             return match attempted {
                 Attempted::Upgrade => false,
+                Attempted::Leave(wanted) => {
+                    self.leave(&wanted);
+                    true
+                }
                 Attempted::Reload(wanted, (progress, why)) => {
                     self.failed(&wanted, progress, &why);
                     true
                 }
             };
         }
-        let due = async {
-            match &self.wanted {
-                Some((wanted, at)) => {
-                    sleep_until(*at).await;
-                    Arc::clone(wanted)
-                }
-                None => pending().await,
-            }
+        let (wanted, leaving) = (&self.wanted, &mut self.leaving);
+        let due = async move {
+            let Some((wanted, at)) = wanted else { return pending().await };
+            sleep_until(*at).await;
+            while leaving.join_next().await.is_some() {}
+            Arc::clone(wanted)
         };
         let (upgrades, worker, session) =
             (Arc::clone(&self.upgrades), Arc::clone(&self.worker), self.session.clone());
@@ -110,12 +117,33 @@ impl Handovers {
                 upgrades.attempt(&worker, &session).await;
                 Attempted::Upgrade
             }),
-            wanted = due => Box::pin(async move {
-                let refusal = execute_itself(&upgrades, &worker, &session, &wanted).await;
-                Attempted::Reload(wanted, refusal)
-            }),
+            wanted = due => Box::pin(async move { execute_itself(&upgrades, &worker, &session, wanted).await }),
         });
         false
+    }
+
+    /// Has the jobs leave that are not wanted any more, as when the worker ends.
+    fn leave(&mut self, wanted: &Wanted) {
+        for at in 0..self.worker.jobs().len() {
+            let (worker, session) = (Arc::clone(&self.worker), self.session.clone());
+            let is_to_leave = |job: &Job| !wanted.has(job) && job.remove();
+            if !worker.jobs().get(at).is_some_and(is_to_leave) {
+                continue;
+            }
+            self.leaving.spawn(async move {
+                let Some(job) = worker.jobs().get(at) else { return };
+                let name = job.slot.name();
+                tracing::info!(
+                    job = name,
+                    "leaving the election: the configuration does not have the job any more"
+                );
+                job.election.leave().await;
+                if let Some(standby) = job.slot.standby() {
+                    standby.end(job.slot.hastened()).await;
+                }
+                roster::sign_off(&session, &worker, |left| left == name).await;
+            });
+        }
     }
 
     /// Reports why the old values stay in force.
@@ -145,39 +173,46 @@ impl Handovers {
     }
 }
 
+impl Wanted {
+    fn has(&self, job: &Job) -> bool {
+        self.base.jobs.iter().any(|of| of.name() == job.slot.name())
+    }
+}
+
 /// Executes this program again with that configuration. Returns only if the worker goes on as it is.
 async fn execute_itself(
     upgrades: &Upgrades,
     worker: &Worker,
     session: &Session,
-    wanted: &Wanted,
-) -> UpgradeRefusal {
+    wanted: Arc<Wanted>,
+) -> Attempted {
     if let Err(why) = upgrades.may_execute(worker) {
-        return (Progress::Refused, why);
+        return Attempted::Reload(wanted, (Progress::Refused, why));
     }
-    let added = || wanted.base.jobs.iter().filter(|job| !is_run(worker, job));
-    let files = match check(upgrades, session, &wanted.base, added().cloned().collect()).await {
+    let is_run = |job: &&JobConfig| !worker.lasting_jobs().any(|run| run.slot.name() == job.name());
+    let added = wanted.base.jobs.iter().filter(is_run).cloned().collect();
+    let files = match check(upgrades, session, &wanted.base, added).await {
         Ok(files) => files,
-        Err(error) => return (Progress::NotNow, error.to_string()),
+        Err(error) => return Attempted::Reload(wanted, (Progress::NotNow, error.to_string())),
     };
+    if worker.lasting_jobs().any(|job| !wanted.has(job)) {
+        return Attempted::Leave(wanted);
+    }
     let files = wanted.files.clone().into_iter().chain(files).collect();
-    let mut reload = present(worker, wanted);
+    let mut reload = present(worker, &wanted);
     for change in reload.changes.iter_mut().filter(|change| change.effect == Effect::Handover) {
         change.effect = Effect::Applied;
     }
     tracing::info!("executing this program again for the reload; jobs run on");
     let next = NextProgram { file: Path::new(ITSELF), files, attempt: 0, reload: Some(reload) };
-    upgrades.execute_at_rest(worker, session, &next, || Ok(())).await
+    let refusal = upgrades.execute_at_rest(worker, session, &next, || Ok(())).await;
+    Attempted::Reload(wanted, refusal)
 }
 
 /// The reload, with what was wrong in a later one.
 fn present(worker: &Worker, wanted: &Wanted) -> Reload {
     let problems = worker.last_reload().map_or_else(Vec::new, |last| last.problems);
     Reload { problems, ..wanted.reload.clone() }
-}
-
-fn is_run(worker: &Worker, job: &JobConfig) -> bool {
-    worker.jobs().iter().any(|run| run.slot.name() == job.name())
 }
 
 /// Checks what would end the next program with all jobs. Returns the files besides those of the configuration that it needs.

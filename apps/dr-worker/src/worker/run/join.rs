@@ -239,7 +239,7 @@ impl Joining<'_> {
         self.parts.jobs.push(JobParts::start(Arc::clone(&slot), prober, self.is_again));
         let vacancy = Arc::new(Vacancy::new());
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
-        self.jobs.push(Job { election, slot, slots: job.policy.election.slots, vacancy });
+        self.jobs.push(Job::new(election, slot, job.policy.election.slots, vacancy));
         Ok(())
     }
 

@@ -57,7 +57,7 @@ use super::{
     evacuation, http,
     job::{self, HungDisk},
     metrics, notify, plans,
-    state::Worker,
+    state::{Job, Worker},
     systemd::{Phase, ServiceManager},
     upgrade::{
         begin,
@@ -336,9 +336,9 @@ impl Running {
         manager: &mut ServiceManager,
     ) -> Result<(), Error> {
         let mut ends = JoinSet::new();
-        for job in self.worker.jobs() {
+        for (at, job) in self.worker.jobs().iter().enumerate() {
             let election = job.election.clone();
-            ends.spawn(async move { election.ended().await });
+            ends.spawn(async move { (at, election.ended().await) });
         }
         let mut handovers =
             Handovers::new(Arc::clone(&self.upgrades), Arc::clone(&self.worker), self.session.clone());
@@ -380,7 +380,9 @@ impl Running {
                 Ok(())
             }
             Some(ended) = ends.join_next() => {
-                match ended.unwrap_or(Ended::EnginePanicked) {
+                let (at, ended) = ended.unwrap_or((usize::MAX, Ended::EnginePanicked));
+                match ended {
+                    Ended::Left if self.worker.jobs().get(at).is_some_and(Job::is_removed) => continue,
                     Ended::Left | Ended::HandedOver => Ok(()),
                     duplicate @ Ended::DuplicateMember { .. } => {
                         Err(Error::NotNow(format!("node.id: {duplicate}")))
@@ -402,7 +404,7 @@ impl Running {
         }
         self.end_standbys(signals).await;
         if result.is_ok() {
-            roster::sign_off(&self.session, &self.worker).await;
+            roster::sign_off(&self.session, &self.worker, |_| true).await;
         }
         let outcome = self.session.close(FAREWELL).await;
         tracing::info!(session = %outcome, "the worker has stopped");

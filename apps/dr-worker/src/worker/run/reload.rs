@@ -131,7 +131,8 @@ impl PresentConfig {
             Ok((read, (base, next))) => {
                 self.base = base;
                 files = Some(read);
-                let changes = self.take_over(next, worker, parts);
+                let mut changes = self.take_over(next, worker, parts);
+                changes.extend(returning(&self.base, worker));
                 report(&changes);
                 let waits = |effect| changes.iter().filter(|change| change.effect == effect).count();
                 tracing::info!(
@@ -238,6 +239,12 @@ impl PresentConfig {
         worker.set_config(config);
         changes
     }
+}
+
+/// The jobs that this worker has left since it was last executed, and that are configured again.
+fn returning(base: &Config, worker: &Worker) -> Vec<KeyChange> {
+    let left = worker.jobs().iter().filter(|job| job.is_removed()).map(|job| job.slot.name());
+    left.filter(|left| base.jobs.iter().any(|job| job.name() == *left)).map(KeyChange::of_job).collect()
 }
 
 fn lease(session: &Session) -> Option<LeaseTiming> {

@@ -81,11 +81,12 @@ async fn keep_as(ballot: &Ballot, session: &Session, paths: &Paths) {
     }
 }
 
-/// Notes that this worker has stopped, after it has left all elections.
-pub(super) async fn sign_off(session: &Session, worker: &Worker) {
+/// Notes that this worker takes part no more, after it has left the elections of these jobs.
+pub(super) async fn sign_off(session: &Session, worker: &Worker, has_left: impl Fn(&str) -> bool) {
     let Some(incarnation) = session.incarnation().filter(|_| worker.is_active()) else { return };
     let (config, node, now_ms) = (worker.config(), worker.node(), unix_ms());
-    let with_elector = config.jobs.iter().filter(|job| job.recipe == Recipe::Elector);
+    let left = config.jobs.iter().filter(|job| has_left(job.name()));
+    let with_elector = left.filter(|job| job.recipe == Recipe::Elector);
     let all = stream::iter(with_elector).for_each_concurrent(AT_ONCE, async |job| {
         if let Ok(paths) = Paths::new(worker.root(), job.name()) {
             log(&paths, &roster::sign_off(&incarnation, &paths, (&node.id, &node.site), now_ms).await);

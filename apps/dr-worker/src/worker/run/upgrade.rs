@@ -178,7 +178,7 @@ impl Upgrades {
         is_same: impl Fn() -> Result<(), String>,
     ) -> UpgradeRefusal {
         // One that is not ready is started again by the next program: that may take it hours.
-        let standbys = worker.jobs().iter().filter_map(|job| job.slot.standby());
+        let standbys = worker.lasting_jobs().filter_map(|job| job.slot.standby());
         let standbys = standbys.filter(|standby| !standby.is_ready());
         let _resting = join_all(standbys.map(|standby| standby.rest())).await;
         let by = Instant::now() + REST_WITHIN;
@@ -213,7 +213,7 @@ impl Upgrades {
         if self.listener.lock().is_none() {
             return Err(no_listener());
         }
-        let jobs = worker.jobs();
+        let jobs: Vec<_> = worker.lasting_jobs().collect();
         let elections = join_all(jobs.iter().map(|job| job.election.hand_over())).await;
         let (mut held, mut handed) = (Vec::new(), Vec::new());
         for (job, election) in jobs.iter().zip(elections) {

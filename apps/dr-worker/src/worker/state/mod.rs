@@ -7,7 +7,10 @@ mod vacancy;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use election_core::{Election, status::Role};
@@ -65,6 +68,24 @@ pub(super) struct Job {
     pub(super) slots: usize,
     /// How long it has been without a READY leader.
     pub(super) vacancy: Arc<Vacancy>,
+    /// Whether it leaves, or has left, because the configuration has it no more.
+    removed: AtomicBool,
+}
+
+impl Job {
+    pub(super) fn new(election: Election, slot: Arc<JobSlot>, slots: usize, vacancy: Arc<Vacancy>) -> Self {
+        Self { election, slot, slots, vacancy, removed: AtomicBool::new(false) }
+    }
+
+    /// Whether it leaves, or has left, because the configuration has it no more.
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// It is about to leave for good. Returns whether it was not before.
+    pub(super) fn remove(&self) -> bool {
+        !self.removed.swap(true, Ordering::AcqRel)
+    }
 }
 
 impl Worker {
@@ -213,6 +234,12 @@ impl Worker {
     pub(super) fn jobs(&self) -> &[Job] {
         self.joined.get().map_or(&[], |joined| &joined.jobs)
     }
+
+    /// Its jobs without those that the configuration has no more.
+    pub(super) fn lasting_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs().iter().filter(|job| !job.is_removed())
+    }
+
     /// Whether its session is active.
     pub(super) fn is_active(&self) -> bool {
         self.session().is_some_and(|session| matches!(session.state(), SessionState::Active { .. }))
@@ -221,6 +248,6 @@ impl Worker {
     /// Whether it takes part in all of its elections now.
     pub(super) fn takes_part(&self) -> bool {
         let has_joined = |job: &Job| job.election.status().now().role != Role::Joining;
-        self.is_active() && self.jobs().iter().all(has_joined)
+        self.is_active() && self.lasting_jobs().all(has_joined)
     }
 }

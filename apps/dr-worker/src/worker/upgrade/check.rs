@@ -148,7 +148,9 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<ResumeAnswer, Er
     for (name, recipe) in &asked.jobs {
         match config.jobs.iter().find(|job| job.name() == name) {
             None => {
-                let message = format!("{name:?} is missing: restart the worker to remove a job");
+                let message = format!(
+                    "{name:?} is missing: reload the configuration (SIGHUP) first, which has the worker leave its election"
+                );
                 return Err(Error::Setting { key: "job", message });
             }
             Some(job) if job.recipe.as_str() != recipe => {
