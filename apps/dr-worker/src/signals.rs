@@ -61,6 +61,14 @@ pub(crate) fn ignore_signals() -> io::Result<()> {
 /// Whether a SIGHUP has come after the last one that was handled.
 static RELOAD_WAITS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
+/// Sets the flag at each signal of this name, in the handler: before anything else learns of the signal.
+///
+/// # Errors
+/// If the kernel refuses a handler.
+pub(crate) fn set_at(name: Name, flag: &Arc<AtomicBool>) -> io::Result<()> {
+    signal_hook::flag::register(name as i32, Arc::clone(flag)).map(drop)
+}
+
 /// Whether a SIGHUP has come that nothing has handled. The next program of this process can't learn it otherwise.
 pub(crate) fn reload_waits() -> bool {
     RELOAD_WAITS.load(Ordering::Acquire)
@@ -71,7 +79,7 @@ pub(crate) struct Reloads(Signal);
 
 impl Reloads {
     pub(crate) fn new() -> io::Result<Self> {
-        signal_hook::flag::register(Name::SIGHUP as i32, Arc::clone(&RELOAD_WAITS))?;
+        set_at(Name::SIGHUP, &RELOAD_WAITS)?;
         signal(SignalKind::hangup()).map(Self)
     }
 
@@ -127,15 +135,18 @@ pub(crate) fn unblock(before: &SigSet) {
     let _ = before.thread_set_mask();
 }
 
-/// Calls `obey` at each signal of this name, until it is dropped.
-pub(crate) async fn on(name: Name, obey: impl Fn()) {
-    match signal(SignalKind::from_raw(name as i32)) {
-        Ok(mut asked) => {
-            while asked.recv().await.is_some() {
-                obey();
+/// Calls `obey` at each signal of this name that comes after this call, until it is dropped.
+pub(crate) fn on(name: Name, obey: impl Fn()) -> impl Future<Output = ()> {
+    let asked = signal(SignalKind::from_raw(name as i32));
+    async move {
+        match asked {
+            Ok(mut asked) => {
+                while asked.recv().await.is_some() {
+                    obey();
+                }
             }
+            Err(error) => tracing::warn!(%error, signal = name.as_str(), "can't receive a signal"),
         }
-        Err(error) => tracing::warn!(%error, signal = name.as_str(), "can't receive a signal"),
     }
 }
 

@@ -60,7 +60,7 @@ use super::{
     state::{Job, Worker},
     systemd::{Phase, ServiceManager},
     upgrade::{
-        begin,
+        at_signals, begin,
         transfer::{Handed, Resumed},
     },
 };
@@ -115,7 +115,7 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
             tracing::warn!(%error, "can't log ignored signals");
         }
     });
-    tokio::spawn(signals::on(signals::UPGRADE, begin));
+    tokio::spawn(at_signals());
     tokio::spawn(signals::on(signals::REOPEN, || {
         job_guard::reopen_rotating_files();
         tracing::info!("opening the log files again");

@@ -16,18 +16,31 @@ pub(crate) mod check;
 pub(crate) mod report;
 pub(crate) mod transfer;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio::sync::Notify;
+
+use crate::signals;
 
 /// The format of what crosses, which includes the guard's protocol after its start. A program refuses any other.
 pub(crate) const FORMAT: u32 = 1;
 
 static REQUESTED: Notify = Notify::const_new();
 
-static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
+static IS_REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Requests an upgrade. Further requests before it begins have no effect.
+/// Requests an upgrade at each signal for it, until it is dropped. Further requests before it begins have no effect.
+pub(crate) fn at_signals() -> impl Future<Output = ()> {
+    if let Err(error) = signals::set_at(signals::UPGRADE, &IS_REQUESTED) {
+        tracing::warn!(%error, "a request of an upgrade during a reload can be lost");
+    }
+    signals::on(signals::UPGRADE, begin)
+}
+
+/// Requests an upgrade.
 pub(crate) fn begin() {
     IS_REQUESTED.store(true, Ordering::Release);
     REQUESTED.notify_one();
