@@ -83,7 +83,10 @@ impl fmt::Display for KeyChange {
             (Effect::JobRestart, None) => write!(f, "{key}: applies at the next start of the job"),
             (Effect::Handover, _) => write!(f, "{key}: applies when the worker has executed itself"),
             (Effect::WorkerRestart, _) => {
-                write!(f, "{key}: needs `dr-worker upgrade` or a restart of the worker")?;
+                // Of a job that is removed an upgrade knows nothing.
+                let upgrade =
+                    if job.is_some() && steps(key).len() == 2 { "" } else { "`dr-worker upgrade` or " };
+                write!(f, "{key}: needs {upgrade}a restart of the worker")?;
                 match reason(key) {
                     "" => Ok(()),
                     reason => write!(f, ": {reason}"),

@@ -248,6 +248,11 @@ fn a_job_that_is_configured_again_while_it_leaves_is_joined_again() {
     file.write("");
     worker.signal(Signal::SIGHUP);
     until("it leaves", || status(&worker)["jobs"]["bills"]["role"] == "stepping-down");
+    // Together with a key that needs a restart it stays away.
+    file.write(&(slow.clone() + "[zookeeper]\ndriver = \"zookeeper-async\"\n"));
+    worker.signal(Signal::SIGHUP);
+    let both = pairs(&[("zookeeper.driver", "worker-restart"), ("job.bills", "worker-restart")]);
+    until("both need a restart", || effects(&reload(&worker)) == both);
     // What applies at once is not held up.
     file.write(&(slow.clone() + "[job.orders.restart]\nmax = 7\n"));
     worker.signal(Signal::SIGHUP);

@@ -161,14 +161,20 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
     assert!(!is_alive(last));
 }
 
-/// A program that writes where it reports that it is ready, and whether it was promoted, sends `READY=1`.
-fn says_ready(stage: &Stage, id: &str) {
+/// Where a program that has written it reports that it is ready, connected.
+fn word_of(stage: &Stage, id: &str) -> UnixDatagram {
     let line = |word: &str| stage.written(id).into_iter().rfind(|line| line.starts_with(word));
     until("its socket", || line("socket ").is_some());
     let line = line("socket ").expect("a socket");
     let name = line.trim_start_matches("socket @");
     let address = SocketAddr::from_abstract_name(name).expect("an address");
-    UnixDatagram::unbound().expect("a socket").send_to_addr(b"READY=1", &address).expect("it listens");
+    let socket = UnixDatagram::unbound().expect("a socket");
+    socket.connect_addr(&address).expect("it listens");
+    socket
+}
+
+fn says_ready(stage: &Stage, id: &str) {
+    word_of(stage, id).send(b"READY=1").expect("it listens");
 }
 
 #[test]
@@ -204,12 +210,15 @@ fn a_promoted_standby_is_ready_by_its_own_word_after_an_upgrade_too() {
         leads(&east)
     });
     let west = worker("west-1", "west");
-    says_ready(&stage, "west-1");
+    let word = word_of(&stage, "west-1");
+    word.send(b"READY=1").expect("it listens");
     until("the standby is ready", || standby_of(&west)["state"] == "running");
     Outcome::of(stage.worker_command("west-1", "west", &settings).arg("upgrade")).assert(0, &[]);
+    // Whenever it is sent: the socket is the same.
+    word.send(b"READY=1").expect("it listens");
     until("/standby", || west.code("/standby") == 200);
     // Of its role as a standby: it is no word about the next one.
-    says_ready(&stage, "west-1");
+    word.send(b"READY=1").expect("it listens");
     stage.operator(&["switchover", "--to-site", "west"]).assert(0, &[]);
     until("it is demoted", || stage.written("east-1").iter().any(|line| line == "demoting"));
     says_ready(&stage, "east-1");
@@ -217,7 +226,7 @@ fn a_promoted_standby_is_ready_by_its_own_word_after_an_upgrade_too() {
     until("it is a ready standby", || standby_of(&east)["state"] == "running");
     until("it is promoted", || stage.written("west-1").iter().any(|line| line == "promoted"));
     assert!(!leads(&west), "it has not said that it is ready");
-    says_ready(&stage, "west-1");
+    word.send(b"READY=1").expect("it listens");
     until("the second leads", || leads(&west));
     let sockets = stage.written("west-1").iter().filter(|line| line.starts_with("socket ")).count();
     assert_eq!(sockets, 1, "the same process");

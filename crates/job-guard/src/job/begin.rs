@@ -45,7 +45,7 @@ impl JobRun {
         time: impl Into<WorkTime>,
         guards: Guards,
         state: RunState,
-        descriptors: Vec<[OwnedFd; 2]>,
+        descriptors: Vec<OwnedFd>,
     ) -> io::Result<JobRun> {
         let status = ProcessStatus {
             pid: state.main(),

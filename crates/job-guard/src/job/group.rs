@@ -178,7 +178,7 @@ impl GroupSupervisor {
         task: RunTask,
         guards: Guards,
         RunState { restarts, processes, .. }: RunState,
-        descriptors: Vec<[OwnedFd; 2]>,
+        descriptors: Vec<OwnedFd>,
     ) -> io::Result<GroupSupervisor> {
         let others = || io::Error::other("the job has other processes than those that were handed over");
         let mut group = GroupSupervisor::new(task, guards);
@@ -201,7 +201,7 @@ impl GroupSupervisor {
             let status =
                 ProcessStatus { pid: state.main(), ..ProcessStatus::in_state(ProcessState::Running) };
             let (run, task, outcome) = JobRun::connect(program, time, status.clone());
-            let descriptors = vec![descriptors.next().ok_or_else(others)?];
+            let descriptors = descriptors.by_ref().take(state.descriptors()).collect();
             let supervisor = Supervisor::adopt(task, group.guards.clone(), state, descriptors)?;
             outcome.of(supervisor.in_group().supervise());
             (member.run, member.status) = (Some(Running::of(run)), status);

@@ -48,15 +48,31 @@ pub(super) struct HandedProcess {
     pub(super) is_done: bool,
 }
 
+impl ProgramState {
+    /// How many descriptors it has: the socket to its guard, the pipe of its output, and its readiness socket if it has one.
+    pub(super) fn descriptors(&self) -> usize {
+        2 + usize::from(self.notify.is_some())
+    }
+}
+
 impl RunState {
-    fn guarded(&self) -> impl Iterator<Item = &GuardState> {
+    fn programs(&self) -> impl Iterator<Item = &ProgramState> {
         let processes = self.processes.iter().filter_map(|process| process.program.as_ref());
-        self.program.iter().chain(processes).map(|program| &program.guard)
+        self.program.iter().chain(processes)
+    }
+
+    fn guarded(&self) -> impl Iterator<Item = &GuardState> {
+        self.programs().map(|program| &program.guard)
     }
 
     /// The process ids of its guards.
     pub fn guards(&self) -> impl Iterator<Item = i32> {
         self.guarded().map(|guard| guard.pid)
+    }
+
+    /// How many descriptors it has.
+    pub fn descriptors(&self) -> usize {
+        self.programs().map(ProgramState::descriptors).sum()
     }
 
     /// The process id of its first program.
@@ -89,8 +105,8 @@ pub(super) struct OutputState {
 pub struct HandedRun {
     /// What the next program gets as data.
     pub state: RunState,
-    /// Of each guard, as [`JobRun::adopt`](crate::JobRun::adopt) needs them: the socket to it, and the pipe of the output.
-    pub descriptors: Vec<[OwnedFd; 2]>,
+    /// As [`JobRun::adopt`](crate::JobRun::adopt) needs them, in this order.
+    pub descriptors: Vec<OwnedFd>,
     pub(super) held: Vec<oneshot::Sender<()>>,
 }
 

@@ -1,7 +1,7 @@
 //! Readiness that the job reports itself: `READY=1` on a datagram socket, as with `sd_notify`.
 
 use std::io::{self, IoSliceMut};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram as StdDatagram};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,22 +39,28 @@ impl NotifySocket {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // The program before this one, with the same process id, has handed over sockets.
         let since = BootTime::now().as_duration().as_nanos();
-        NotifySocket::bind_to(format!("job-guard-{}-{since}-{number}", std::process::id()))
+        let name = format!("job-guard-{}-{since}-{number}", std::process::id());
+        let socket = StdDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        setsockopt(&socket, sockopt::PassCred, &true)?;
+        NotifySocket::adopt(socket.into(), name)
     }
 
-    /// Binds the socket of a run that was handed over.
+    /// Continues with the socket of a run that was handed over.
     ///
     /// # Errors
     /// Any error of the system.
-    pub(super) fn bind_to(name: String) -> io::Result<NotifySocket> {
-        let socket = StdDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    pub(super) fn adopt(socket: OwnedFd, name: String) -> io::Result<NotifySocket> {
+        let socket = StdDatagram::from(socket);
         socket.set_nonblocking(true)?;
-        setsockopt(&socket, sockopt::PassCred, &true)?;
         Ok(NotifySocket { socket: UnixDatagram::from_std(socket)?, name })
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    /// Its name, and the same socket for the next program.
+    ///
+    /// # Errors
+    /// If no descriptors are left.
+    pub(super) fn hand_over(&self) -> io::Result<(String, OwnedFd)> {
+        Ok((self.name.clone(), self.socket.as_fd().try_clone_to_owned()?))
     }
 
     /// Discards what was sent until now.

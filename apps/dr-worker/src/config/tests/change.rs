@@ -27,7 +27,7 @@ fn each_change_says_what_it_needs() {
     assert_eq!(
         changes,
         [
-            "job.bills: needs `dr-worker upgrade` or a restart of the worker",
+            "job.bills: needs a restart of the worker",
             "http.listen: applied",
             "job.orders.env: applies at the next start of the job: `dr-worker restart --job orders`",
             "job.orders.hooks.prepare.command: applied",

@@ -25,8 +25,7 @@ source.
 - `DR_WORKER__ZOOKEEPER__ROOT=/dr` sets `zookeeper.root` in the environment, and `--set zookeeper.root=/dr` on the command line.
 - A change is *applied* by a [reload](../configuration.md#reload), applied at the *next start of the job*
   (`dr-worker restart`), applied by a reload with a *[handover](../configuration.md#a-reload-with-a-handover)*, as an added or
-  removed job is, or
-  needs a *restart of the worker*.
+  removed job is, or needs a *restart of the worker*.
 
 ## What needs a restart of the worker
 

@@ -74,7 +74,7 @@ impl Balanced {
     }
 }
 
-/// Joins the balancer's election, if any job is balanced. Returns the way to change what is balanced too.
+/// Joins the balancer's election. Returns the way to change what is balanced too.
 ///
 /// `leftovers`: whether the session may have znodes of the program before this one in this process.
 pub(super) fn join(
@@ -82,10 +82,7 @@ pub(super) fn join(
     session: &Session,
     me: Profile,
     leftovers: Leftovers,
-) -> Result<Option<(Election, sync::watch::Sender<Balanced>)>, Error> {
-    if !config.jobs.iter().any(|job| job.policy.balance) {
-        return Ok(None);
-    }
+) -> Result<(Election, sync::watch::Sender<Balanced>), Error> {
     let root = &config.zookeeper.root;
     let (sender, balanced) = sync::watch::channel(Balanced::of(config)?);
     let by = format!("{NAME} on {}", config.node.id);
@@ -96,7 +93,7 @@ pub(super) fn join(
     let election = ElectionConfig::new(paths, me, Recipe::Queue(QueueFormat::Native));
     let election = election.policy(policy).leftovers(leftovers);
     let balancer = Balancer { session: session.clone(), balanced, by };
-    Ok(Some((Election::join(session.clone(), election, balancer), sender)))
+    Ok((Election::join(session.clone(), election, balancer), sender))
 }
 
 /// Logs if the balancer's election ends early: the jobs continue without it.

@@ -598,7 +598,7 @@ impl Standby {
     ///
     /// # Errors
     /// If a descriptor can't be used.
-    pub(crate) fn adopt(&self, handed: HandedStandby, descriptors: Vec<[OwnedFd; 2]>) -> io::Result<()> {
+    pub(crate) fn adopt(&self, handed: HandedStandby, descriptors: Vec<OwnedFd>) -> io::Result<()> {
         let HandedStandby { leader, told, led, restarts, run } = handed;
         let run = match run {
             Some(run) => {

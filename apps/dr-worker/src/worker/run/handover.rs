@@ -1,9 +1,9 @@
 //! The programs that this process is to execute: another one for an upgrade, and itself for a reload that needs it.
 //!
 //! ```text
-//!   SIGHUP ─▶ read and check ─▶ apply what applies at once ─▶ leave removed jobs ─▶ wait for rest ─▶ execute /proc/self/exe
-//!                 │ refused          a new job can't be joined │                        │ not at rest within 10 s
-//!                 └─▶ nothing changes                          └────────────────────────┴─▶ reported; tried again later
+//!   SIGHUP ─▶ read and check ─▶ apply what applies at once ─▶ look at added jobs ─▶ leave removed ones ─▶ wait for rest ─▶
+//!                 │ refused                                        │ can't be joined       execute /proc/self/exe ◀──┤
+//!                 └─▶ nothing changes                              └─▶ reported; tried again later ◀── not within 10 s ┘
 //! ```
 //!
 //! It is the way of an [upgrade](super::upgrade), with the program that runs and the configuration that was accepted. A SIGHUP
@@ -32,7 +32,11 @@ use crate::{
         descriptors,
         emergency::Records,
         state::{Job, Reload, Worker},
-        upgrade::{check::can_connect, report::Progress, requested},
+        upgrade::{
+            check::{ResumeQuestion, can_connect},
+            report::Progress,
+            requested,
+        },
     },
 };
 
@@ -94,6 +98,8 @@ impl Handovers {
             return match attempted {
                 Attempted::Upgrade => false,
                 Attempted::Leave(wanted) => {
+                    // Nothing that an earlier attempt has met holds it up any more.
+                    self.worker.reloaded(present(&self.worker, &wanted));
                     self.leave(&wanted);
                     true
                 }
@@ -188,6 +194,11 @@ async fn execute_itself(
 ) -> Attempted {
     if let Err(why) = upgrades.may_execute(worker) {
         return Attempted::Reload(wanted, (Progress::Refused, why));
+    }
+    let mut kept = ResumeQuestion::about(worker);
+    kept.jobs.retain(|name, _| wanted.base.jobs.iter().any(|job| job.name() == name));
+    if let Err(why) = kept.fits(&wanted.base) {
+        return Attempted::Reload(wanted, (Progress::Refused, why.to_string()));
     }
     let is_run = |job: &&JobConfig| !worker.lasting_jobs().any(|run| run.slot.name() == job.name());
     let added = wanted.base.jobs.iter().filter(is_run).cloned().collect();

@@ -10,7 +10,7 @@ use std::{
 use election_admin::{AdminError, Observer};
 use election_core::{Election, ElectionConfig, Paths, config::Leftovers, internals::record::AppliedOverlay};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use job_guard::{Guards, StateLock, capabilities::may_kill_any_user, delegated_cgroup};
+use job_guard::{Guards, RunState, StateLock, capabilities::may_kill_any_user, delegated_cgroup};
 use tokio::task::JoinSet;
 use zk_session::{BootTime, Incarnation, Session, SessionPin};
 
@@ -71,7 +71,8 @@ pub(super) async fn join(
     background: &mut JoinSet<()>,
 ) -> Result<Parts, Error> {
     let Here { lock, memory, http, incarnation, again } = here;
-    let is_again = again.is_some();
+    let (is_again, has_balanced) =
+        (again.is_some(), again.as_ref().is_some_and(|again| again.handed.balances));
     let mut again = Returning::new(again);
     check_timing(config, &incarnation, is_again)?;
     let guards = guards(config, session, worker, lock, background);
@@ -97,7 +98,7 @@ pub(super) async fn join(
     if config.node.site_check.is_some() {
         parts.check_site(config, is_again);
     }
-    let balancer = join_balancer(config, session, &mut parts, is_again, background)?;
+    let balancer = join_balancer(config, session, &mut parts, (is_again, has_balanced), background)?;
     worker.joined(session.clone(), jobs, balancer);
     for job in worker.jobs() {
         let drills = Drills::of(worker, session, job)?;
@@ -270,16 +271,24 @@ fn join_balancer(
     config: &Config,
     session: &Session,
     parts: &mut Parts,
-    is_again: bool,
+    (is_again, has_balanced): (bool, bool),
     background: &mut JoinSet<()>,
 ) -> Result<Option<Election>, Error> {
+    let balances = config.jobs.iter().any(|job| job.policy.balance);
+    if !balances && !has_balanced {
+        return Ok(None);
+    }
     let leftovers = if is_again { Leftovers::Remove } else { Leftovers::Wait };
-    let joined = balance::join(config, session, profile(config, parts.http.port), leftovers)?;
-    Ok(joined.map(|(balancer, balanced)| {
-        background.spawn(balance::watch(balancer.clone()));
-        parts.balanced = Some(balanced);
-        balancer
-    }))
+    let me = profile(config, parts.http.port);
+    let (balancer, balanced) = balance::join(config, session, me, leftovers)?;
+    if !balances {
+        // The others would wait behind what the program before this one has left there.
+        background.spawn(async move { drop(balancer.leave().await) });
+        return Ok(None);
+    }
+    background.spawn(balance::watch(balancer.clone()));
+    parts.balanced = Some(balanced);
+    Ok(Some(balancer))
 }
 
 /// A worker that continues after an upgrade in place.
@@ -288,11 +297,11 @@ pub(super) struct Again {
     /// No other session is made while the jobs of this one run.
     pub(super) pin: SessionPin,
     /// The descriptors of the programs of its running jobs.
-    pub(super) runs: Vec<[OwnedFd; 2]>,
+    pub(super) runs: Vec<OwnedFd>,
 }
 
 /// The descriptors of the programs of a run.
-type OfRun = Vec<[OwnedFd; 2]>;
+type OfRun = Vec<OwnedFd>;
 
 /// The elections in which this worker continues; none if it starts.
 struct Returning {
@@ -310,10 +319,8 @@ impl Returning {
         let mut runs = runs.into_iter();
         let mut elections = BTreeMap::new();
         for job in std::mem::take(&mut handed.jobs) {
-            let of_runs = job.runs().map(|run| {
-                let guards = run.map_or(0, |run| run.guards().count());
-                runs.by_ref().take(guards).collect()
-            });
+            let of_runs =
+                job.runs().map(|run| runs.by_ref().take(run.map_or(0, RunState::descriptors)).collect());
             elections.insert(job.name.clone(), (job, of_runs));
         }
         Self { pin: Some(pin), handed: Some(handed), elections, expected: Vec::new() }

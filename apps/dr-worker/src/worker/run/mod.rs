@@ -213,7 +213,7 @@ struct Opened {
 }
 
 /// What the program before this one has handed over, with the descriptors of its running jobs.
-type HandedRuns = (Handed, Vec<[OwnedFd; 2]>);
+type HandedRuns = (Handed, Vec<OwnedFd>);
 
 /// The phases `lock` and `listen`.
 async fn open(config: &Config, beginning: Beginning) -> Result<(Opened, Option<HandedRuns>), Error> {
@@ -273,7 +273,7 @@ fn continue_reload(handed: &Handed, worker: &Worker) -> bool {
 }
 
 /// A worker that continues, if its session lives.
-fn again(handed: Handed, runs: Vec<[OwnedFd; 2]>, pin: Option<SessionPin>) -> Result<Again, Error> {
+fn again(handed: Handed, runs: Vec<OwnedFd>, pin: Option<SessionPin>) -> Result<Again, Error> {
     let session = handed.session.session_id;
     let pin = pin.filter(|pin| pin.incarnation().session_id() == session);
     let pin = pin.ok_or_else(|| Error::Unreachable(format!("the session {session} is over")))?;

@@ -132,7 +132,8 @@ impl PresentConfig {
                 self.base = base;
                 files = Some(read);
                 let mut changes = self.take_over(next, worker, parts);
-                changes.extend(returning(&self.base, worker));
+                let needs_restart = changes.iter().any(|change| change.effect == Effect::WorkerRestart);
+                changes.extend(returning(&self.base, worker, needs_restart));
                 report(&changes);
                 let waits = |effect| changes.iter().filter(|change| change.effect == effect).count();
                 tracing::info!(
@@ -241,10 +242,13 @@ impl PresentConfig {
     }
 }
 
-/// The jobs that this worker has left since it was last executed, and that are configured again.
-fn returning(base: &Config, worker: &Worker) -> Vec<KeyChange> {
+/// The jobs that this worker has left since it was last executed, and that are configured again. With a key that needs a
+/// restart of the worker they wait for that too, as other jobs do.
+fn returning(base: &Config, worker: &Worker, needs_restart: bool) -> Vec<KeyChange> {
     let left = worker.jobs().iter().filter(|job| job.is_removed()).map(|job| job.slot.name());
-    left.filter(|left| base.jobs.iter().any(|job| job.name() == *left)).map(KeyChange::of_job).collect()
+    let effect = if needs_restart { Effect::WorkerRestart } else { Effect::Handover };
+    let change = |left| KeyChange { effect, ..KeyChange::of_job(left) };
+    left.filter(|left| base.jobs.iter().any(|job| job.name() == *left)).map(change).collect()
 }
 
 fn lease(session: &Session) -> Option<LeaseTiming> {

@@ -20,7 +20,7 @@ use election_core::{
     Election,
     status::{HandedOver, Role},
 };
-use futures_util::future::join_all;
+use futures_util::{FutureExt as _, future::join_all};
 use job_guard::{HandedRun, NoOthers, StateLock};
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
@@ -138,7 +138,7 @@ impl Upgrades {
             Err(error) => return (Progress::Refused, format!("this program's file is unknown: {error}")),
         };
         let asked = version_of(file);
-        let (version, files) = match ResumeQuestion::about(&worker.config()).ask(file).await {
+        let (version, files) = match ResumeQuestion::about(worker).ask(file).await {
             Ok(answer) => answer,
             Err(refusal) => return refusal,
         };
@@ -213,6 +213,11 @@ impl Upgrades {
         if self.listener.lock().is_none() {
             return Err(no_listener());
         }
+        // Its znodes would be left in the session, and a new part in its election would wait for their end.
+        let mut removed = worker.jobs().iter().filter(|job| job.is_removed());
+        if let Some(job) = removed.find(|job| job.election.ended().now_or_never().is_none()) {
+            return Err(not_now(format!("job {}: this member leaves its election", job.slot.name())));
+        }
         let jobs: Vec<_> = worker.lasting_jobs().collect();
         let elections = join_all(jobs.iter().map(|job| job.election.hand_over())).await;
         let (mut held, mut handed) = (Vec::new(), Vec::new());
@@ -260,18 +265,19 @@ impl Upgrades {
             jobs: handed,
             file: next.reload.is_some().then(|| file().ok().map(Path::to_owned)).flatten(),
             reload: next.reload.clone(),
+            balances: worker.balancer().is_some(),
             reload_waits: false,
             upgrade_waits: false,
         };
         let cloned = |error: io::Error| not_now(format!("no descriptors are left: {error}"));
         let listener = self.listener.lock().as_ref().map(OwnedFd::try_clone);
         let listener = listener.transpose().map_err(cloned)?.ok_or_else(no_listener)?;
-        let mut of_runs = Vec::new();
-        for [socket, output] in runs.iter().flat_map(|run| &run.descriptors) {
-            of_runs.push([socket.try_clone().map_err(cloned)?, output.try_clone().map_err(cloned)?]);
-        }
-        let descriptors =
-            Descriptors { lock: self.lock.hand_over().map_err(cloned)?, listener, runs: of_runs };
+        let of_runs = runs.iter().flat_map(|run| &run.descriptors).map(OwnedFd::try_clone);
+        let descriptors = Descriptors {
+            lock: self.lock.hand_over().map_err(cloned)?,
+            listener,
+            runs: of_runs.collect::<Result<_, _>>().map_err(cloned)?,
+        };
         Ok(HeldWorker { handed, descriptors, elections, runs })
     }
 }

@@ -449,7 +449,7 @@ impl JobSlot {
     pub(in crate::worker) fn adopt(
         &self,
         handed: HandedSlot,
-        descriptors: Vec<[OwnedFd; 2]>,
+        descriptors: Vec<OwnedFd>,
         work_until: BootTime,
     ) -> std::io::Result<()> {
         self.arrives();

@@ -184,8 +184,7 @@ async fn respond(phase: Phase<'_>) {
 
 fn status_of(worker: &Worker) -> String {
     let jobs: Vec<(&str, Role, u64)> = worker
-        .jobs()
-        .iter()
+        .lasting_jobs()
         .map(|job| {
             let status = watch::Receiver::from(job.election.status());
             let status = status.borrow();

@@ -20,7 +20,7 @@ use crate::{
     connect::Servers,
     error::{Error, ExitCode},
     program::program,
-    worker::job::ask_program,
+    worker::{job::ask_program, state::Worker},
 };
 
 /// The option of `run` with the question.
@@ -67,17 +67,56 @@ impl ResumeAnswer {
 }
 
 impl ResumeQuestion {
-    /// About the worker with this configuration.
-    pub(crate) fn about(config: &Config) -> Self {
+    /// About this worker, without the jobs that it leaves or has left.
+    pub(in crate::worker) fn about(worker: &Worker) -> Self {
+        let config = worker.config();
+        let lasts = |name: &str| worker.lasting_jobs().any(|job| job.slot.name() == name);
         Self {
             format: FORMAT,
             member: config.node.id.to_string(),
             root: config.zookeeper.root.clone(),
             state_dir: config.node.state_dir.display().to_string(),
-            jobs: (config.jobs.iter())
+            jobs: (config.jobs.iter().filter(|job| lasts(job.name())))
                 .map(|job| (job.name().to_owned(), job.recipe.as_str().to_owned()))
                 .collect(),
         }
+    }
+
+    /// Whether a program with this configuration can continue.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(in crate::worker) fn fits(&self, config: &Config) -> Result<(), Error> {
+        let changed = |key, was: &str, is: &str| {
+            let message = format!("was {was:?} and is {is:?}: restart the worker to change it");
+            Err(Error::Setting { key, message })
+        };
+        let state_dir = config.node.state_dir.display().to_string();
+        for (key, was, is) in [
+            ("node.id", &self.member, config.node.id.as_str()),
+            ("zookeeper.root", &self.root, &config.zookeeper.root),
+            ("node.state_dir", &self.state_dir, &state_dir),
+        ] {
+            if was != is {
+                return changed(key, was, is);
+            }
+        }
+        for (name, recipe) in &self.jobs {
+            match config.jobs.iter().find(|job| job.name() == name) {
+                None => {
+                    let message = format!(
+                        "{name:?} is missing: reload the configuration (SIGHUP) first, which has the worker leave its \
+                         election, or restart the worker"
+                    );
+                    return Err(Error::Setting { key: "job", message });
+                }
+                Some(job) if job.recipe.as_str() != recipe => {
+                    return changed("job.NAME.recipe", recipe, job.recipe.as_str());
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Asks the program at `file`. Returns its version, and the files of the configuration that it has checked.
@@ -131,34 +170,7 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<ResumeAnswer, Er
             program()
         )));
     }
-    let here = ResumeQuestion::about(config);
-    let changed = |key, was: &str, is: &str| {
-        let message = format!("was {was:?} and is {is:?}: restart the worker to change it");
-        Err(Error::Setting { key, message })
-    };
-    if asked.member != here.member {
-        return changed("node.id", &asked.member, &here.member);
-    }
-    if asked.root != here.root {
-        return changed("zookeeper.root", &asked.root, &here.root);
-    }
-    if asked.state_dir != here.state_dir {
-        return changed("node.state_dir", &asked.state_dir, &here.state_dir);
-    }
-    for (name, recipe) in &asked.jobs {
-        match config.jobs.iter().find(|job| job.name() == name) {
-            None => {
-                let message = format!(
-                    "{name:?} is missing: reload the configuration (SIGHUP) first, which has the worker leave its election"
-                );
-                return Err(Error::Setting { key: "job", message });
-            }
-            Some(job) if job.recipe.as_str() != recipe => {
-                return changed("job.NAME.recipe", recipe, job.recipe.as_str());
-            }
-            Some(_) => {}
-        }
-    }
+    asked.fits(config)?;
     can_connect(config)?;
     Ok(ResumeAnswer { continues: FORMAT, version: version.to_owned(), files: Files::new() })
 }

@@ -70,6 +70,9 @@ pub(crate) struct Handed {
     /// The file of that program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<PathBuf>,
+    /// Whether the program takes part in the balancer's election.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) balances: bool,
     /// Whether a reload was asked for meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) reload_waits: bool,
@@ -120,8 +123,8 @@ impl HandedJob {
 pub(crate) struct Descriptors {
     pub(crate) lock: OwnedFd,
     pub(crate) listener: OwnedFd,
-    /// Of each program of the jobs that run, in their order: the socket of its guard, and the pipe of its output.
-    pub(crate) runs: Vec<[OwnedFd; 2]>,
+    /// Of the jobs that run, in their order.
+    pub(crate) runs: Vec<OwnedFd>,
 }
 
 /// A worker that was handed over to this program.
@@ -168,7 +171,7 @@ fn send(handed: &Handed, stdin: &OwnedFd, descriptors: &Descriptors) -> io::Resu
     file.rewind()?;
     let Descriptors { lock, listener, runs } = descriptors;
     let mut all = vec![file.as_fd(), stdin.as_fd(), lock.as_fd(), listener.as_fd()];
-    all.extend(runs.iter().flatten().map(AsFd::as_fd));
+    all.extend(runs.iter().map(AsFd::as_fd));
     for some in all.chunks(AT_ONCE) {
         send_some(&sender, some)?;
     }
@@ -203,11 +206,8 @@ pub(crate) fn receive() -> io::Result<Resumed> {
             "the format is {format}, and this program knows {FORMAT} only"
         )));
     }
-    let mut runs = Vec::new();
-    while let Ok(socket) = next() {
-        runs.push([socket, next()?]);
-    }
     dup2_stdin(&before)?;
+    let runs = received.collect();
     Ok(Resumed { handed, descriptors: Descriptors { lock, listener, runs } })
 }
 

@@ -192,20 +192,18 @@ impl Supervisor {
         task: RunTask,
         guards: Guards,
         RunState { program, restarts, .. }: RunState,
-        descriptors: Vec<[OwnedFd; 2]>,
+        descriptors: Vec<OwnedFd>,
     ) -> io::Result<Supervisor> {
-        let descriptors = <[[OwnedFd; 2]; 1]>::try_from(descriptors).ok();
-        let Some((ProgramState { guard, output, notify }, [[socket, pipe]])) = program.zip(descriptors)
-        else {
-            return Err(io::Error::other("it is not the run of one program"));
-        };
+        let others =
+            || io::Error::other("it is not the run of one program, or these are not its descriptors");
+        let program = program.filter(|program| program.descriptors() == descriptors.len());
+        let ProgramState { guard, output, notify } = program.ok_or_else(others)?;
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().ok_or_else(others);
+        let (socket, pipe) = (next()?, next()?);
+        let notify = notify.map(|name| NotifySocket::adopt(next()?, name)).transpose()?;
         let guarded = Guarded::adopt(&guards, guard, socket)?;
         let copying = output::adopt(task.jobs.clone(), &guards, output, pipe)?;
-        let notify = notify.and_then(|name| {
-            let bound = NotifySocket::bind_to(name);
-            // A program that is ready runs on without it, and is not armed if it has to be ready by its word.
-            bound.inspect_err(|error| tracing::warn!("can't bind the readiness socket again: {error}")).ok()
-        });
         let adopted = Some(Adopted { guarded, copying, restarts, notify });
         Ok(Supervisor { adopted, ..Supervisor::new(task, guards) })
     }

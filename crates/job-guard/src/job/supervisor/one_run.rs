@@ -524,10 +524,11 @@ impl Supervisor {
             let copying = run.copying.as_ref().filter(|_| is_at_rest).ok_or_else(|| self.no_handover())?;
             let output = copying.hand_over().await?;
             let (guard, socket) = guarded.hand_over()?;
-            let notify = run.notify.as_ref().map(|notify| notify.name().to_owned());
+            let notify = run.notify.as_ref().map(NotifySocket::hand_over).transpose();
+            let (notify, ready) = notify.map_err(|error| error.to_string())?.unzip();
             let program = Some(ProgramState { guard, output: output.state, notify });
             let state = RunState { program, restarts: self.machine.restart_state(), processes: Vec::new() };
-            let descriptors = vec![[socket, output.pipe]];
+            let descriptors = [socket, output.pipe].into_iter().chain(ready).collect();
             Ok(HandedRun { state, descriptors, held: vec![held, output.held] })
         };
         if ask.send(handed.await).is_ok() {
