@@ -192,6 +192,19 @@ impl JobRequests {
         filed: &FiledRequest,
         leading: Leading<'_>,
     ) -> Result<Option<Control>, AdminError> {
+        let begun = self.write_begun(filed, leading).await?;
+        if begun.is_some() && self.orders.is_some() {
+            // What the watch has read is older than what was written.
+            self.orders = Some(self.session.watch_data(self.paths.control()));
+        }
+        Ok(begun)
+    }
+
+    async fn write_begun(
+        &mut self,
+        filed: &FiledRequest,
+        leading: Leading<'_>,
+    ) -> Result<Option<Control>, AdminError> {
         let FiledRequest { which, request } = filed;
         let (path, control_path) = (self.paths.request(&which.name), self.paths.control());
         let leader_path = self.paths.leader_znode(leading.slot);

@@ -83,7 +83,7 @@ impl fmt::Display for KeyChange {
             (Effect::JobRestart, None) => write!(f, "{key}: applies at the next start of the job"),
             (Effect::Handover, _) => write!(f, "{key}: applies when the worker has executed itself"),
             (Effect::WorkerRestart, _) => {
-                // Of a job that is removed an upgrade knows nothing.
+                // An upgrade refuses a configuration without a job that runs.
                 let upgrade =
                     if job.is_some() && steps(key).len() == 2 { "" } else { "`dr-worker upgrade` or " };
                 write!(f, "{key}: needs {upgrade}a restart of the worker")?;

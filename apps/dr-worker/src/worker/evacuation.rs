@@ -292,18 +292,17 @@ impl<'a> Carrier<'a> {
         let was_drained = step.drained;
         let close = match change {
             StepChange::Begin { seen, filing } => {
-                let is_same = plan.at_ms == seen.at_ms && plan.undo == seen.undo && is_due;
-                if !is_same || plan.request_of(at) != seen.request_of(at) {
+                if !is_due || plan.undo != seen.undo || plan.request_of(at) != seen.request_of(at) {
                     return Ok(None);
                 }
                 plan.begin(at, unix_ms());
                 return Ok(Some(filing.to_vec()));
             }
             StepChange::Settle { seen, outcome } => {
-                let is_same =
-                    |seen: &EvacuationStep| seen.request == step.request && seen.state == step.state;
+                let is_same = seen.request_of(at) == plan.request_of(at)
+                    && seen.steps.get(at).is_some_and(|seen| seen.state == step.state);
                 let is_open = step.request_is_open() || (is_due && plan.undo == seen.undo);
-                if !seen.steps.get(at).is_some_and(is_same) || !is_open {
+                if !is_same || !is_open {
                     return Ok(None);
                 }
                 plan.settle(at, (*outcome).clone(), unix_ms());
@@ -353,7 +352,7 @@ impl<'a> Carrier<'a> {
         let reason = format!("evacuation of site {site}");
         let altered = orders::altered(&known, &by, Some(&reason), alter)?;
         step.drained = close && altered.is_some();
-        // It may be drained already. That must still be so, and not only where it was read.
+        // It may be drained already. The server that was read may be behind.
         let seen = known.node().map(|node| MultiOp::check(paths.control(), node.version));
         Ok(altered.map(|altered| altered.write).or(seen))
     }

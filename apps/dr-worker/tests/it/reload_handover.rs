@@ -265,6 +265,26 @@ fn a_job_that_is_configured_again_while_it_leaves_is_joined_again() {
 }
 
 #[test]
+fn the_last_balanced_job_leaves_no_place_in_the_balancers_queue() {
+    let stage = Stage::new("/reload-balanced");
+    let file = File::new(&stage, &(job("bills") + "policy = { balance = true }\n"));
+    let worker = file.worker("east-1", "east");
+    let queue = || {
+        let queue = "/reload-balanced/balancing/balancer/queue";
+        let children = Stage::with_session(async |session| session.children(queue).await.expect("an answer"));
+        children.map_or(0, |children| children.names.len())
+    };
+    until("both are led", || ["orders", "bills"].iter().all(|job| leadership(&worker, job).is_some()));
+    until("it balances", || queue() == 1);
+    let before = leadership(&worker, "orders");
+    file.write("");
+    worker.signal(Signal::SIGHUP);
+    until("it has left", || has_left(&worker, "bills", 1));
+    until("the queue is empty", || queue() == 0);
+    runs_on(&worker, "orders", before.as_ref());
+}
+
+#[test]
 fn the_program_that_runs_is_executed_whatever_has_become_of_its_file() {
     let stage = Stage::new("/reload-replaced");
     let file = File::new(&stage, "");

@@ -116,8 +116,8 @@ pub(crate) fn arrived(
 ) -> Option<StepOutcome> {
     let is_there = |site: &SiteId| (*site == plan.site) == step.back;
     let excluded = excluded_since(state, members, step.begun_ms);
-    // One that is lost takes part until its session has ended, and one that lives says that it has given up. Servers that were
-    // silent themselves give each session its time again, in steps of at most half of it.
+    // One that is lost takes part until its session has ended, and one that lives says that it has given up. The servers round
+    // the end of a session up to their next tick, and the least timeout is two ticks.
     let lives = |(exclusion, member): &(&Exclusion, &MemberRecord)| {
         let has_said = member.gave_up.as_ref().is_some_and(|gave_up| Some(gave_up.at_ms) >= step.begun_ms);
         let patience_ms = member.session_timeout_ms.saturating_mul(3) / 2;

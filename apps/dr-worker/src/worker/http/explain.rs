@@ -51,7 +51,7 @@ pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Answered {
     }
     let config = policies(&worker, &[])?;
     let mut jobs = Vec::new();
-    for job in worker.lasting_jobs() {
+    for job in worker.jobs().iter().filter(|job| !job.has_left()) {
         let seen = look(&worker, &JobQuery { job: Some(job.slot.name().to_owned()) }).await?;
         let now_ms = unix_ms();
         let explained = Explained::new(&seen.job, &seen.snapshot, &config, now_ms);

@@ -98,7 +98,7 @@ impl Handovers {
             return match attempted {
                 Attempted::Upgrade => false,
                 Attempted::Leave(wanted) => {
-                    // Nothing that an earlier attempt has met holds it up any more.
+                    // The reason of an earlier attempt does not apply any more.
                     self.worker.reloaded(present(&self.worker, &wanted));
                     self.leave(&wanted);
                     true
@@ -148,6 +148,7 @@ impl Handovers {
                     standby.end(job.slot.hastened()).await;
                 }
                 roster::sign_off(&session, &worker, |left| left == name).await;
+                job.set_left();
             });
         }
     }

@@ -282,8 +282,12 @@ fn join_balancer(
     let me = profile(config, parts.http.port);
     let (balancer, balanced) = balance::join(config, session, me, leftovers)?;
     if !balances {
-        // The others would wait behind what the program before this one has left there.
-        background.spawn(async move { drop(balancer.leave().await) });
+        // The others would wait behind what the program before this one has left there. It is gone once this one is in the queue.
+        background.spawn(async move {
+            let mut status = balancer.status();
+            while status.now().ballot.is_none() && status.changed().await.is_some() {}
+            balancer.leave().await;
+        });
         return Ok(None);
     }
     background.spawn(balance::watch(balancer.clone()));
@@ -300,14 +304,11 @@ pub(super) struct Again {
     pub(super) runs: Vec<OwnedFd>,
 }
 
-/// The descriptors of the programs of a run.
-type OfRun = Vec<OwnedFd>;
-
 /// The elections in which this worker continues; none if it starts.
 struct Returning {
     pin: Option<SessionPin>,
     handed: Option<Handed>,
-    elections: BTreeMap<String, (HandedJob, [OfRun; 2])>,
+    elections: BTreeMap<String, (HandedJob, [Vec<OwnedFd>; 2])>,
     expected: Vec<Expected>,
 }
 

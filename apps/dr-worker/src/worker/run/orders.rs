@@ -90,7 +90,7 @@ impl Orders {
                 self.note(work, news);
                 match work.may_not_start(leadership).await {
                     Some(why) => Halt::Waiting(why),
-                    None => match self.start(work, leadership, None).await? {
+                    None => match self.start(work, leadership).await? {
                         None => return Ok(()),
                         Some(halt) => halt,
                     },
@@ -102,13 +102,8 @@ impl Orders {
     }
 
     /// Starts the job and waits until it is ready. Returns why it is to be stopped, if an order or a job that it comes after
-    /// says so before: it may need long to get ready. The order that is `revoked` may be read once more.
-    async fn start(
-        &mut self,
-        work: &JobWork,
-        leadership: &Leadership,
-        revoked: Option<StoppedJob>,
-    ) -> Result<Option<Halt>, Failure> {
+    /// says so before: it may need long to get ready.
+    async fn start(&mut self, work: &JobWork, leadership: &Leadership) -> Result<Option<Halt>, Failure> {
         let must_stop = async {
             match &work.order {
                 Some(order) => order.until_must_stop().await,
@@ -118,7 +113,7 @@ impl Orders {
         let started = tokio::select! {
             biased;
             started = work.start(leadership) => started.map(|()| None),
-            order = self.until_stopped(work, leadership, revoked.as_ref()) => Ok(Some(Halt::Stopped(order?))),
+            order = self.until_stopped(work, leadership) => Ok(Some(Halt::Stopped(order?))),
             why = must_stop => Ok(Some(Halt::Waiting(why))),
         };
         // What has been read meanwhile is looked at afterwards.
@@ -131,7 +126,6 @@ impl Orders {
         &mut self,
         work: &JobWork,
         leadership: &Leadership,
-        revoked: Option<&StoppedJob>,
     ) -> Result<StoppedJob, Failure> {
         loop {
             self.is_owed = false;
@@ -144,7 +138,7 @@ impl Orders {
                 }
             }
             match self.news().await? {
-                Some(JobNews::Stopped(Some(order))) if revoked != Some(&order) => return Ok(order),
+                Some(JobNews::Stopped(Some(order))) => return Ok(order),
                 Some(news) => self.note(work, news),
                 None => {}
             }
@@ -430,8 +424,6 @@ impl Led<'_> {
             self.work.halt(self.leadership, Halt::Starting).await;
             return self.resume().await;
         }
-        // Again, if ZooKeeper did not answer when it was ready.
-        self.orders.is_owed |= !self.work.record(self.leadership, HaltedProgram::Runs).await;
         Ok(())
     }
 
@@ -441,11 +433,18 @@ impl Led<'_> {
         let halt = match self.work.may_not_start(self.leadership).await {
             Some(why) => Some(Halt::Waiting(why)),
             None => {
-                let (within, revoked) = (slot.takeover_timeout(), slot.stopped());
+                let within = slot.takeover_timeout();
                 slot.set_halt(Some(Halt::Starting));
-                let started = self.orders.start(self.work, self.leadership, revoked);
+                let started = self.orders.start(self.work, self.leadership);
                 match tokio::time::timeout(within, started).await {
-                    Ok(started) => started?,
+                    Ok(started) => {
+                        let halt = started?;
+                        if halt.is_some() {
+                            // Those after it may run still, from a leadership before.
+                            self.work.let_others_stop(self.leadership).await;
+                        }
+                        halt
+                    }
                     Err(_) => {
                         let limit = in_words(within);
                         let why = format!("the job was not ready within takeover_timeout ({limit})");

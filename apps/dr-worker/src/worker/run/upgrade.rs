@@ -20,7 +20,7 @@ use election_core::{
     Election,
     status::{HandedOver, Role},
 };
-use futures_util::{FutureExt as _, future::join_all};
+use futures_util::future::join_all;
 use job_guard::{HandedRun, NoOthers, StateLock};
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
@@ -215,7 +215,7 @@ impl Upgrades {
         }
         // Its znodes would be left in the session, and a new part in its election would wait for their end.
         let mut removed = worker.jobs().iter().filter(|job| job.is_removed());
-        if let Some(job) = removed.find(|job| job.election.ended().now_or_never().is_none()) {
+        if let Some(job) = removed.find(|job| !job.has_left()) {
             return Err(not_now(format!("job {}: this member leaves its election", job.slot.name())));
         }
         let jobs: Vec<_> = worker.lasting_jobs().collect();
@@ -272,12 +272,9 @@ impl Upgrades {
         let cloned = |error: io::Error| not_now(format!("no descriptors are left: {error}"));
         let listener = self.listener.lock().as_ref().map(OwnedFd::try_clone);
         let listener = listener.transpose().map_err(cloned)?.ok_or_else(no_listener)?;
-        let of_runs = runs.iter().flat_map(|run| &run.descriptors).map(OwnedFd::try_clone);
-        let descriptors = Descriptors {
-            lock: self.lock.hand_over().map_err(cloned)?,
-            listener,
-            runs: of_runs.collect::<Result<_, _>>().map_err(cloned)?,
-        };
+        let of_runs = runs.iter_mut().flat_map(|run| std::mem::take(&mut run.descriptors)).collect();
+        let descriptors =
+            Descriptors { lock: self.lock.hand_over().map_err(cloned)?, listener, runs: of_runs };
         Ok(HeldWorker { handed, descriptors, elections, runs })
     }
 }

@@ -121,6 +121,15 @@ impl JobWork {
         Ok(())
     }
 
+    /// Waits until the jobs after it have stopped, within the time of a planned stop.
+    pub(super) async fn let_others_stop(&self, leadership: &Leadership) {
+        let Some(order) = &self.order else { return };
+        tokio::select! {
+            _ = order.let_others_stop(leadership.term(), self.slot.spec().planned_stop_timeout()) => {}
+            () = self.slot.hastened() => {}
+        }
+    }
+
     /// Stops the job as at the end of a leadership, which goes on.
     pub(super) async fn halt(&self, leadership: &Leadership, why: Halt) {
         let reason = match &why {
@@ -129,15 +138,6 @@ impl JobWork {
             Halt::Waiting(why) => why.clone(),
         };
         self.slot.set_halt(Some(why));
-        // Those after it may run still, from a leadership before. A job that serves stops them within its planned stop.
-        if let Some(order) =
-            self.order.as_ref().filter(|_| self.slot.process().state == ProcessState::Starting)
-        {
-            tokio::select! {
-                _ = order.let_others_stop(leadership.term(), self.slot.spec().planned_stop_timeout()) => {}
-                () = self.slot.hastened() => {}
-            }
-        }
         let (budget, work_until) = (self.slot.stop_budget(), leadership.work_until());
         let before_stop = Deadline::before(work_until.clone().into(), budget);
         let by = || (BootTime::now() + budget).min(work_until.now());

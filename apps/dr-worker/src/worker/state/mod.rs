@@ -70,16 +70,28 @@ pub(super) struct Job {
     pub(super) vacancy: Arc<Vacancy>,
     /// Whether it leaves, or has left, because the configuration has it no more.
     removed: AtomicBool,
+    /// Whether it has left.
+    left: AtomicBool,
 }
 
 impl Job {
     pub(super) fn new(election: Election, slot: Arc<JobSlot>, slots: usize, vacancy: Arc<Vacancy>) -> Self {
-        Self { election, slot, slots, vacancy, removed: AtomicBool::new(false) }
+        Self { election, slot, slots, vacancy, removed: AtomicBool::new(false), left: AtomicBool::new(false) }
     }
 
     /// Whether it leaves, or has left, because the configuration has it no more.
     pub(super) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    /// Whether it has left, so that nothing of it remains.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// It has left for good.
+    pub(super) fn set_left(&self) {
+        self.left.store(true, Ordering::Release);
     }
 
     /// It is about to leave for good. Returns whether it was not before.

@@ -184,7 +184,9 @@ async fn respond(phase: Phase<'_>) {
 
 fn status_of(worker: &Worker) -> String {
     let jobs: Vec<(&str, Role, u64)> = worker
-        .lasting_jobs()
+        .jobs()
+        .iter()
+        .filter(|job| !job.has_left())
         .map(|job| {
             let status = watch::Receiver::from(job.election.status());
             let status = status.borrow();
