@@ -14,7 +14,8 @@ impl Cluster {
     /// If the ensemble is not in namespaces.
     pub async fn let_server_lead(&self, server: usize, leads: bool) {
         let ensemble = self.ensemble();
-        wait_for("another leader of the ensemble", SOON, async || {
+        // Each of the others may be elected before the one that is wanted.
+        wait_for("another leader of the ensemble", 3 * SOON, async || {
             let leader = ensemble.leader().await.ok_or("no server leads")?;
             if (leader == server) == leads {
                 return Ok(());

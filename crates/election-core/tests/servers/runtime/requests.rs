@@ -15,8 +15,9 @@ const FIRST: u64 = 256;
 const MORE_OF_THE_FIRST: u64 = 2;
 
 /// On a busy machine a change of an own write may be noted so late that it has been read again: the decision's, the leader
-/// znode's. Of all elections; one request more of each would be four times that.
-const LATE: u64 = ELECTIONS / 4;
+/// znode's. Of all elections; one request more of each would be twice that. A machine on which all tests run at once had a third
+/// in its best try, with the driver that reports changes beside the replies.
+const LATE: u64 = ELECTIONS / 2;
 
 const TRIES: usize = 5;
 
