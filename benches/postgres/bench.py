@@ -236,7 +236,7 @@ def write(name, address, path):
                 time.sleep(0.05)
 
 
-def measure(given, kind, directory):
+def measure(given, kind, directory, rounds):
     directory.mkdir(mode=0o755)
     nodes = [Node(name, *host.split("="), directory) for name, host in zip(("east-1", "west-1"), given.host)]
     started, results = [], {}
@@ -252,7 +252,7 @@ def measure(given, kind, directory):
             started.append(node.start(words, "client.log"))
         for event, happens in EVENTS.items():
             results[event] = []
-            for number in range(given.rounds):
+            for number in range(rounds):
                 results[event].append(play(system, happens))
                 print(f"{kind.__name__}, {event}, round {number + 1}:", *(f"{value:.2f}" for value in results[event][-1]), flush=True)
     finally:
@@ -277,7 +277,8 @@ def table(given, of_patroni, of_worker):
             silent, other, lost, double = zip(*rows)
             print(f"| {event} | {name} | {statistics.median(silent):.1f} ({max(silent):.1f}) | {statistics.median(other):.1f} "
                   f"| {sum(lost)} | {sum(one > 0 for one in double)} ({max(double):.1f} s) | {share} |")
-    print(f"\nPatroni {importlib.metadata.version('patroni')}; {given.rounds} rounds each; ttl and session timeout {given.ttl} s; "
+    rounds = f"{given.patroni_rounds} rounds of each event with Patroni, {given.rounds} with dr-worker"
+    print(f"\nPatroni {importlib.metadata.version('patroni')}; {rounds}; ttl and session timeout {given.ttl} s; "
           f"{'synchronous' if given.sync else 'asynchronous'} replication.")
 
 
@@ -288,14 +289,17 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--patroni-rounds", type=int, metavar="ROUNDS", help="default: as many")
     parser.add_argument("--ttl", type=int, default=20, help="Patroni's ttl and dr-worker's session timeout; Patroni has 20 at least")
     parser.add_argument("--sync", action="store_true", help="commits wait for the standby; then only rows lost and two primaries count")
     for name in ("--zookeeper", "--worker", "--dir"):
         parser.add_argument(name, required=True)
     parser.add_argument("--host", action="append", metavar="NAMESPACE=IP")
     given = parser.parse_args()
+    given.patroni_rounds = given.patroni_rounds or given.rounds
     base = pathlib.Path(given.dir)
-    table(given, *(measure(given, kind, base / kind.__name__.lower()) for kind in (Patroni, Worker)))
+    both = ((Patroni, given.patroni_rounds), (Worker, given.rounds))
+    table(given, *(measure(given, kind, base / kind.__name__.lower(), rounds) for kind, rounds in both))
 
 
 if __name__ == "__main__":
