@@ -21,7 +21,7 @@ use super::{
     probe::ReadyKeys,
     process::{self, ProcessSpec},
     reader::Section,
-    standby::StandbySpec,
+    standby::{NOT_HEARD, StandbySpec},
     table::{each, flat_as, nested, nested_as, optional, optional_nested, required, table, unread, value},
 };
 
@@ -223,6 +223,9 @@ impl JobSpec {
     fn check_keys(&mut self, section: &mut Section<'_>) {
         if self.planned_stop_timeout() < self.stop_timeout {
             section.problem("planned_stop_timeout", "it is shorter than stop_timeout");
+        }
+        if self.standby.as_ref().is_some_and(|standby| standby.outlives) && self.ready == ReadyProbe::Notify {
+            section.problem("ready", NOT_HEARD);
         }
         if self.restart_with && self.after.is_empty() {
             section.problem("restart_with", "it needs `after` as well");

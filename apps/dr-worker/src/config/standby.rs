@@ -38,6 +38,9 @@ table! {
         ).example("{ kind = \"tcp\", address = \"127.0.0.1:5432\", interval = \"5s\", timeout = \"2s\", failures = 3 }");
         /// Whether a member without a ready standby is not elected.
         pub required: bool = false => value();
+        /// Whether the standby goes on when its worker has died, and the next worker continues it. A program that was promoted ends
+        /// with its worker. Needs another `ready` than "notify", of the standby and of the job.
+        pub outlives: bool = false => value();
         /// How long the standby may take to end. Then its whole process tree is killed.
         pub stop_timeout: Duration = 10 * SECOND => value().within(Duration::ZERO..=HOUR);
         /// Restarts of a standby that ends: so many within this window, after a pause that doubles from backoff to backoff_max.
@@ -114,6 +117,10 @@ impl From<ChangeKeys> for RoleChange {
     }
 }
 
+/// Why a standby that outlives its worker can't report its readiness.
+pub(super) const NOT_HEARD: &str =
+    "what a program reports by \"notify\" is lost with its worker; use another `ready`";
+
 impl StandbySpec {
     fn check(&mut self, section: &mut Section<'_>) {
         for (key, change) in [("promote", &self.promote), ("demote", &self.demote)] {
@@ -124,6 +131,9 @@ impl StandbySpec {
         if let RoleChange::Signal(_) = self.demote {
             section
                 .problem("demote", "a signal does not tell when it has ended; valid: \"restart\", \"exec\"");
+        }
+        if self.outlives && self.ready == ReadyProbe::Notify {
+            section.problem("outlives", NOT_HEARD);
         }
     }
 }

@@ -119,7 +119,7 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
         // That may have taken a while.
         decision::may_start(name, has_quorum(&config.zookeeper).await?)?;
     }
-    alone::check_alone(&lock).await?;
+    alone::check_alone(&config, &lock).await?;
     let began = Record {
         job: name.to_owned(),
         election: paths.base().to_owned(),

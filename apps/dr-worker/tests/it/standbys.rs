@@ -570,3 +570,91 @@ fn drills_kill_a_standby_and_have_one_promoted() {
     assert!(leads(&west) && is_alive(after), "the same process leads");
     assert!(stage.written("west-1").iter().any(|line| line == "promote 2"), "{:?}", stage.written("west-1"));
 }
+
+/// A process that is ended with the test, in panic too.
+struct Ends(Pid);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if is_alive(self.0) {
+            let _ = kill(self.0, Signal::SIGKILL);
+        }
+    }
+}
+
+#[test]
+fn a_standby_outlives_its_worker_if_it_is_to_and_the_next_one_continues_and_promotes_it() {
+    let stage = Stage::new("/standbys-outlive");
+    let promote = format!("job.orders.standby.promote={}", change("promote", "$DR_TERM"));
+    let follow = format!("job.orders.standby.follow={}", change("follow", "$DR_LEADER $DR_TERM"));
+    let settings = [promote.as_str(), &follow, "job.orders.standby.outlives=true"];
+    let mut east = stage.standby_worker("east-1", "east", &settings);
+    until("the first leads", || leads(&east));
+    let mut west = stage.standby_worker("west-1", "west", &settings);
+    let told = || stage.written("west-1").iter().filter(|line| *line == "follow east-1 1").count();
+    until("the standby is ready", || west.code("/standby") == 200);
+    let standby = stage.standby_pid("west-1");
+    let _end = Ends(standby);
+    let before = told();
+
+    let file = stage.dir.path().join("state/west-1.orders.leadership.json");
+    let knows = || fs::read_to_string(&file).is_ok_and(|text| text.contains("\"leader\":\"east-1\""));
+    until("it knows who leads", knows);
+    let known = fs::read(&file).expect("the file");
+    west.signal(Signal::SIGKILL);
+    west.ended();
+    west = stage.standby_worker("west-1", "west", &settings);
+    until("the standby is ready", || west.code("/standby") == 200);
+    assert_eq!(standby_of(&west)["pid"], standby.as_raw(), "the same process");
+    assert!(is_alive(standby));
+    until("it is told again, which may have been interrupted", || told() > before);
+    assert_eq!(fs::read(&file).expect("the file"), known, "it has never known less");
+
+    // It crosses an upgrade like any other, under a guard that is no child of its worker.
+    Outcome::of(stage.standby_command("west-1", "west", &settings).arg("upgrade")).assert(0, &[]);
+    until("the standby is ready", || west.code("/standby") == 200);
+    stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
+    until("the second leads", || leads(&west));
+    assert!(stage.written("west-1").iter().any(|line| line == "promote 2"), "{:?}", stage.written("west-1"));
+    assert!(is_alive(standby), "the same process leads");
+    west.signal(Signal::SIGKILL);
+    west.ended();
+    until("what was promoted ends with its worker", || !is_alive(standby));
+
+    // A worker that is stopped ends its standby, also one that it has only just found.
+    until("the first leads again", || leads(&east));
+    let mut west = stage.standby_worker("west-1", "west", &settings);
+    until("the standby is ready", || west.code("/standby") == 200);
+    let standby = stage.standby_pid("west-1");
+    let _end = Ends(standby);
+    west.signal(Signal::SIGKILL);
+    west.ended();
+    let unreachable = [&settings[..], &["zookeeper.connect=127.0.0.1:1"]].concat();
+    let mut west = stage.standby_worker("west-1", "west", &unreachable);
+    assert!(is_alive(standby));
+    west.signal(Signal::SIGTERM);
+    assert_eq!(west.ended().code(), Some(0));
+    assert!(!is_alive(standby));
+    east.signal(Signal::SIGTERM);
+    assert_eq!(east.ended().code(), Some(0));
+}
+
+#[test]
+fn a_standby_that_is_not_to_outlive_its_worker_any_more_is_ended_by_the_next_one() {
+    let stage = Stage::new("/standbys-outlive-not");
+    let east = stage.standby_worker("east-1", "east", &[]);
+    until("the first leads", || leads(&east));
+    let mut west = stage.standby_worker("west-1", "west", &["job.orders.standby.outlives=true"]);
+    until("the standby is ready", || west.code("/standby") == 200);
+    let standby = stage.standby_pid("west-1");
+    let _end = Ends(standby);
+    west.signal(Signal::SIGKILL);
+    west.ended();
+    let mut west = stage.standby_worker("west-1", "west", &[]);
+    until("another standby", || stage.last_pid("west-1", "standby").is_some_and(|pid| pid != standby));
+    assert!(!is_alive(standby), "two at once");
+    let standby = stage.standby_pid("west-1");
+    west.signal(Signal::SIGKILL);
+    west.ended();
+    until("it ends with its worker", || !is_alive(standby));
+}

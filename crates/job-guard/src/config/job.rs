@@ -37,6 +37,10 @@ pub struct Job {
     pub freezes: bool,
     /// The readiness probe.
     pub ready: ReadyProbe,
+    /// Whether the program goes on if this process dies, until the next one continues it ([`left_runs`](crate::left_runs)), or ends
+    /// it ([`sweep`](crate::sweep)). Only without a deadline: a program that gets one by [`JobRun::arm`](crate::JobRun::arm) ends
+    /// with its process from then on. Needs [`Guards::lock`](crate::Guards::lock).
+    pub outlives: bool,
     /// Whether it gets a `NOTIFY_SOCKET` although `ready` is another probe, for a role to which [`JobRun::arm`](crate::JobRun::arm)
     /// may change it.
     pub notifies: bool,
@@ -101,6 +105,7 @@ impl Job {
             stop_timeout: Duration::from_secs(10),
             freezes: false,
             ready: ReadyProbe::None { after: Duration::ZERO },
+            outlives: false,
             notifies: false,
             ready_as: None,
             liveness: None,

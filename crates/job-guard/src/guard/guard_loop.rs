@@ -1,24 +1,27 @@
 //! The guard's loop: wait for an event, handle it, read the clock, act.
 
 use std::ffi::CString;
-use std::fs;
-use std::io::{self, IoSliceMut};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSliceMut, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::{fs::OpenOptionsExt as _, net::UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use boot_time::BootTime;
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, send};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, Shutdown, recvmsg, send, shutdown};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use nix::unistd::Pid;
+use nix::unistd::{self, Pid};
 use rustix::process::{WaitOptions, wait};
+use rustix::stdio::dup2_stdin;
 
 use super::cgroup::{self, Cgroup};
 use super::freezer::Freezer;
@@ -29,10 +32,11 @@ use super::launch::{self, Launched, NO_TIME};
 use super::memory;
 use super::oom::{OomKills, spare_the_guard};
 use super::plan::{Plan, Step};
-use super::protocol::{Exit, Launch, Lines, Lingering, Order, Report, Why, encode};
+use super::protocol::{ADOPTION, Exit, Launch, Lines, Lingering, Order, Report, Why, encode};
 use super::record::Record;
 use super::relay::Relay;
 use super::tree;
+use super::waiting::Waiting;
 
 /// The pause between two rounds of SIGKILL, unless a death wakes the guard earlier.
 const KILL_INTERVAL: Duration = Duration::from_millis(10);
@@ -57,13 +61,13 @@ pub(super) fn run() -> ExitCode {
         Ok(None) => return ExitCode::SUCCESS, // the worker went away before it wanted anything
         Ok(Some(_)) | Err(_) => return ExitCode::from(EXIT_USAGE),
     };
-    let lock = launch.lock_from.zip(orders.lock).map(|(worker, fd)| HeldLock { worker, fd });
+    let has_lock = orders.lock().is_some();
     // Before anything is started: with a disk that hangs already this waits, and no job runs.
     if let Err(error) = memory::lock() {
         report(&Report::Unlocked { error: error.to_string() });
     }
-    let guarded = match lock {
-        None if launch.lock_from.is_some() => Err(NO_LOCK.to_owned()),
+    let guarded = match has_lock {
+        false if launch.lock_from.is_some() => Err(NO_LOCK.to_owned()),
         _ => Wakers::new(&launch.guard_name)
             .map_err(|error| format!("the guard can't set itself up: {error}"))
             .and_then(|wakers| GuardLoop::start(&launch, &mut orders, wakers)),
@@ -75,7 +79,9 @@ pub(super) fn run() -> ExitCode {
             report(&Report::Gone);
         }
     }
-    if let (Some(lock), Some(record), Some(will)) = (lock, &launch.record, orders.will_of_the_dead()) {
+    let will = orders.will_of_the_dead();
+    let lock = launch.lock_from.zip(orders.lock()).map(|(worker, fd)| HeldLock { worker, fd });
+    if let (Some(lock), Some(record), Some(will)) = (lock, &launch.record, will) {
         lock.release(record, &will);
     }
     ExitCode::SUCCESS
@@ -97,6 +103,10 @@ struct GuardLoop<'a> {
     cgroup: Option<Cgroup>,
     /// The file of the record of this run.
     record: Option<PathBuf>,
+    /// Whether the program goes on when the worker has died.
+    outlives: bool,
+    /// Without a worker: where the next one connects.
+    waiting: Option<Waiting>,
     orders: &'a mut Orders,
     relay: Option<Relay>,
     oom_kills: OomKills,
@@ -144,7 +154,7 @@ impl<'a> GuardLoop<'a> {
         let mut launched = launch::launch(launch, dir, limits, plan.start_by(), oom_score_adj, output)?;
         // While the launcher waits. Nothing waits for the disk once the program may run: its deadline would pass.
         if let Some(path) = &launch.record
-            && let Err(error) = write_record(path, dir, launched.pid)
+            && let Err(error) = write_record(path, dir, launched.pid, launch.outlives.as_deref())
         {
             launched.abandon();
             return Err(error);
@@ -159,6 +169,8 @@ impl<'a> GuardLoop<'a> {
             is_frozen: false,
             cgroup,
             record: launch.record.clone(),
+            outlives: launch.outlives.is_some(),
+            waiting: None,
             orders,
             relay,
             oom_kills,
@@ -224,7 +236,8 @@ impl<'a> GuardLoop<'a> {
         let wake_at = self.plan.wake_at().min(relay_at.unwrap_or(look_at)).min(look_at);
         let wake_at = wake_at.clamp(now + KILL_INTERVAL, now + LONGEST_WAIT);
         let stdin = io::stdin();
-        let orders = self.orders.open.then_some(stdin.as_fd());
+        let waiting = self.waiting.as_ref().map(Waiting::fd);
+        let orders = if self.orders.open { Some(stdin.as_fd()) } else { waiting };
         let launch = match &self.main {
             Main::Launching(launched) => Some(launched.fd()),
             Main::Running(_) | Main::Ended => None,
@@ -235,9 +248,25 @@ impl<'a> GuardLoop<'a> {
     }
 
     fn take_orders(&mut self, now: BootTime) {
+        if let Some(waiting) = &self.waiting
+            && !self.orders.open
+        {
+            self.orders.open_from(waiting.accept());
+        }
         self.orders.drain();
         loop {
             match self.orders.next() {
+                Ok(Some(Order::Adopt { format: ADOPTION })) if self.waiting.is_some() => {
+                    if self.begin_anew().is_err() {
+                        self.orders.refuse();
+                        break;
+                    }
+                }
+                // It is not the next worker, or another version of it.
+                Ok(Some(_)) | Err(_) if self.waiting.is_some() => {
+                    self.orders.refuse();
+                    break;
+                }
                 Ok(Some(Order::Until(until))) => {
                     self.plan.renew(until.into());
                     self.oom_kills.look();
@@ -246,6 +275,7 @@ impl<'a> GuardLoop<'a> {
                     let stop_timeout = Duration::from_millis(terms.stop_timeout_ms);
                     self.plan.arm(stop_timeout, terms.until.into(), terms.freezes);
                     self.stop_signal = terms.stop_signal.signal();
+                    self.outlives = false;
                     report(&Report::Armed);
                 }
                 Ok(Some(Order::Signal(signal))) => {
@@ -257,20 +287,51 @@ impl<'a> GuardLoop<'a> {
                 Ok(Some(Order::Suspend(suspended))) => self.plan.suspend(suspended),
                 Ok(Some(Order::Stop { kill_at })) => self.plan.stop_by(now, kill_at.into(), Why::Order),
                 // A worker that sends an invalid order counts as gone. `Orders::next` returns no order about the will.
-                Ok(Some(Order::Start(_) | Order::Will(_))) | Err(_) => {
+                Ok(Some(Order::Start(_) | Order::Adopt { .. } | Order::Will(_))) | Err(_) => {
                     self.orders.open = false;
                     self.orders.will = None;
+                    self.outlives = false;
                     break;
                 }
                 Ok(None) => break,
             }
         }
         if !self.orders.open {
-            self.plan.stop(now, Why::WorkerGone);
+            if !self.waits_for_a_worker() {
+                self.plan.stop(now, Why::WorkerGone);
+            }
             if let Some(relay) = &mut self.relay {
                 relay.leave_worker();
             }
         }
+    }
+
+    /// Whether the program goes on without its worker. From then on this member's lock is free, and the next worker can connect.
+    fn waits_for_a_worker(&mut self) -> bool {
+        let goes_on = self.outlives && matches!(self.main, Main::Running(_));
+        if !goes_on || self.plan.is_stopping() {
+            return false;
+        }
+        if self.waiting.is_none() {
+            let Some(record) = &self.record else { return false };
+            self.waiting = Waiting::listen(record).ok();
+        }
+        if self.waiting.is_some() {
+            self.orders.forget();
+        }
+        self.waiting.is_some()
+    }
+
+    /// The next worker has connected: the same as after the start from now on.
+    fn begin_anew(&mut self) -> io::Result<()> {
+        let Main::Running(pid) = self.main else { return Err(io::ErrorKind::NotFound.into()) };
+        let output = self.orders.output().ok_or(io::ErrorKind::InvalidInput)?;
+        let kept = self.relay.as_mut().map(|relay| relay.begin_anew(&output)).transpose()?;
+        self.waiting = None;
+        report(&Report::Adopted { pid: pid.as_raw() });
+        // After the answer: this waits for the disk. The program has no deadline.
+        let _ = io::stderr().write_all(&kept.unwrap_or_default());
+        Ok(())
     }
 
     /// Reads whether the job's program runs, once that is decided.
@@ -325,6 +386,7 @@ impl<'a> GuardLoop<'a> {
     /// The job ends with its program. The rest of its tree is stopped like the job itself. During a stop, the stop
     /// signal is now sent to the processes that are not in the group.
     fn end_the_rest(&mut self, now: BootTime) {
+        self.waiting = None;
         if self.plan.is_stopping() {
             self.ask();
         } else {
@@ -404,8 +466,11 @@ struct Orders {
     open: bool,
     /// The worker's last will, by the last order about it.
     will: Option<LastWill>,
-    /// The member's lock, once its descriptor has come.
-    lock: Option<RawFd>,
+    /// What has come with the first order: the member's lock, and the pipe for the output from a later worker. Numbers, so that
+    /// nothing closes them but [`forget`](Orders::forget) and the end of the guard.
+    descriptors: Vec<RawFd>,
+    /// The worker is a later one than that which has started this guard.
+    is_later: bool,
 }
 
 impl Orders {
@@ -425,7 +490,8 @@ impl Orders {
     fn next(&mut self) -> Result<Option<Order>, super::protocol::Garbled> {
         loop {
             match self.lines.next()? {
-                Some(Order::Will(will)) => self.will = will,
+                // The death of a worker that was never its parent is not proved to this process.
+                Some(Order::Will(will)) => self.will = will.filter(|_| !self.is_later),
                 other => return Ok(other),
             }
         }
@@ -438,6 +504,36 @@ impl Orders {
         self.will.take().filter(|_| !self.open)
     }
 
+    fn lock(&self) -> Option<RawFd> {
+        self.descriptors.first().copied()
+    }
+
+    /// The pipe for the output, from a later worker: the same one, without a wait for its reader.
+    fn output(&mut self) -> Option<File> {
+        let flags = OFlag::O_NONBLOCK.bits();
+        let path = format!("/proc/self/fd/{}", self.descriptors.get(1)?);
+        let output = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
+        close(self.descriptors.drain(1..));
+        Some(output)
+    }
+
+    /// Closes what the worker has sent, and forgets its will: the next one to be heard is a later one.
+    fn forget(&mut self) {
+        close(self.descriptors.drain(..));
+        (self.lines, self.will, self.is_later) = (Lines::default(), None, true);
+    }
+
+    /// Ends a connection.
+    fn refuse(&mut self) {
+        let _ = shutdown(io::stdin().as_raw_fd(), Shutdown::Both);
+        self.open = false;
+    }
+
+    /// Reads the orders of a worker that has connected.
+    fn open_from(&mut self, worker: Option<UnixStream>) {
+        self.open = worker.is_some_and(|worker| dup2_stdin(&worker).is_ok());
+    }
+
     /// Reads what is available without waiting.
     fn drain(&mut self) {
         while self.open && is_readable(io::stdin().as_fd()) {
@@ -448,7 +544,7 @@ impl Orders {
     /// One read. It blocks if nothing is available.
     fn read(&mut self) {
         let mut buffer = [0; 16 * 1024];
-        let mut control = nix::cmsg_space!(RawFd);
+        let mut control = nix::cmsg_space!([RawFd; 2]);
         let mut parts = [IoSliceMut::new(&mut buffer)];
         // Closed on `exec`: a job that has the lock would keep it locked.
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
@@ -456,7 +552,7 @@ impl Orders {
             Ok(received) => {
                 for message in received.cmsgs().into_iter().flatten() {
                     if let ControlMessageOwned::ScmRights(descriptors) = message {
-                        self.lock = descriptors.first().copied();
+                        self.descriptors.extend(descriptors);
                     }
                 }
                 received.bytes
@@ -469,9 +565,20 @@ impl Orders {
     }
 }
 
+fn close(descriptors: impl Iterator<Item = RawFd>) {
+    for fd in descriptors {
+        let _ = unistd::close(fd);
+    }
+}
+
 /// Records what is about to be started: what this launcher becomes.
-fn write_record(path: &Path, cgroup: Option<&Path>, launcher: Pid) -> Result<(), String> {
-    let written = Record::of_this_guard(cgroup, launcher).and_then(|record| record.write(path));
+fn write_record(
+    path: &Path,
+    cgroup: Option<&Path>,
+    launcher: Pid,
+    outlives: Option<&str>,
+) -> Result<(), String> {
+    let written = Record::of_this_guard(cgroup, launcher, outlives).and_then(|record| record.write(path));
     written.map_err(|error| {
         format!(
             "can't note in {} what runs: {error}; check that its directory can be written",
@@ -518,7 +625,7 @@ impl Wakers {
 }
 
 /// Whether a read would not block: data or the end of the stream.
-fn is_readable(fd: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     loop {
         match poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], PollTimeout::ZERO) {
             Err(Errno::EINTR) => {}

@@ -7,7 +7,8 @@
 //!   another parent when no thread of its parent can run any more.
 //! * No other process has the member's lock. The worker has it, each of its guards (from its order to start until no process of
 //!   its job is left; an order on its way counts), and the next worker. So no guard has a job, or is about to start one.
-//! * The directory of records is empty. A guard that was killed leaves a record there, and perhaps processes of its job.
+//! * The directory of records has none but those of guards that wait for the next worker. A guard that was killed leaves a record
+//!   there, and perhaps processes of its job.
 //!
 //! In any other case nothing is done.
 
@@ -21,7 +22,7 @@ use std::time::Duration;
 use boot_time::BootTime;
 use nix::unistd::{self, Pid};
 
-use super::last_will::LastWill;
+use super::{last_will::LastWill, waiting};
 
 /// How long to wait for the end of the worker: a process that is killed closes its descriptors one after the other, and its
 /// threads end after that.
@@ -54,9 +55,9 @@ impl HeldLock {
 
     fn is_due(self, record: &Path) -> io::Result<bool> {
         // The same file, even if its name is another one's by now, with a lock of its own.
-        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", self.fd))?;
+        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", self.fd));
         unistd::close(self.fd)?;
-        Ok(self.is_last(&file)? && is_empty(record)?)
+        Ok(self.is_last(&file?)? && is_empty(record)?)
     }
 
     /// Waits until the worker is dead and `file` is locked by this process alone. True for one guard of a worker.
@@ -81,10 +82,15 @@ impl HeldLock {
     }
 }
 
-/// Whether no record is left beside the one that was `record`.
+/// Whether no record is left beside the one that was `record` and those of programs that outlive their worker.
 fn is_empty(record: &Path) -> io::Result<bool> {
     let dir = record.parent().ok_or(io::ErrorKind::NotFound)?;
-    Ok(fs::read_dir(dir)?.next().is_none())
+    for entry in fs::read_dir(dir)? {
+        if waiting::connect(&entry?.path()).is_err() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -161,6 +167,17 @@ mod tests {
         let (guard, record) = (state.guard(DEAD), state.record());
         drop(state.lock);
         assert!(!is_due(guard, &record));
+    }
+
+    #[test]
+    fn the_will_is_carried_out_beside_a_program_that_outlives_its_worker() {
+        let state = State::of(DEAD);
+        let (guard, record) = (state.guard(DEAD), state.record());
+        let left = state.dir.path().join("runs/of-a-guard-that-waits");
+        fs::write(&left, "").expect("a record");
+        let _waiting = waiting::Waiting::listen(&left).expect("it listens");
+        drop(state.lock);
+        assert!(is_due(guard, &record));
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //! * knows the deadline (the end of the worker's lease), and kills the job by then unless the worker renews it;
 //! * gives a program that runs without a deadline one, and confirms it before the program begins what needs it;
 //! * stops the job's processes (SIGSTOP) while it is not certain that the worker leads, where the policy asks for that;
-//! * ends the job when its socket to the worker is closed, which means that the worker died;
+//! * ends the job when its socket to the worker is closed, which means that the worker died; a program that outlives its worker
+//!   goes on until the next worker connects, unless it was given a deadline (`waiting`);
 //! * is the subreaper of the job's tree: every process that the job forks stays its descendant, and the tree is gone
 //!   when the kernel reports that no child is left (`ECHILD`);
 //! * passes the job's output on to the worker, and drops it instead of waiting;
@@ -45,7 +46,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod frames;
 mod freezer;
-mod guard_loop;
+pub(crate) mod guard_loop;
 pub(crate) mod invocation;
 mod last;
 pub(crate) mod last_will;
@@ -57,6 +58,7 @@ pub(crate) mod protocol;
 pub(crate) mod record;
 mod relay;
 pub(crate) mod tree;
+pub(crate) mod waiting;
 
 use std::io::{self, Read as _};
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 //!
 //! The worker starts guards of its own image. After an upgrade in place the worker is the next version, and the guards of
 //! the jobs that run are those of the version before. So a change of a message after `Start` needs a new format of what is
-//! handed over ([`RunState`](crate::RunState)), which older programs refuse.
+//! handed over ([`RunState`](crate::RunState)), which older programs refuse, and of [`ADOPTION`].
 //!
 //! Times are milliseconds of `CLOCK_BOOTTIME`, rounded down, so that a deadline can only become earlier.
 
@@ -21,6 +21,9 @@ use serde::{Deserialize, Serialize};
 use super::last_will::LastWill;
 use crate::config::{Identity, Limits, StopSignal};
 
+/// The format of the messages between a worker and a guard that another version may have started, if no program hands it over.
+pub(crate) const ADOPTION: u32 = 1;
+
 /// The longest line: an order carries the job's command and environment, which the kernel limits to some megabytes.
 const MAX_LINE: usize = 8 << 20;
 
@@ -32,6 +35,9 @@ pub(crate) enum Order {
     Start(Box<Launch>),
     /// These terms count from now on, instead of those of the start. [`Report::Armed`] confirms it.
     Arm(Terms),
+    /// The first one of a worker after the one that the program has outlived, with the descriptors of the member's lock and of
+    /// the pipe for the output. [`Report::Adopted`] confirms it; a guard with another [format](ADOPTION) closes the connection.
+    Adopt { format: u32 },
     /// Send a signal to the program itself, while it runs.
     Signal(StopSignal),
     /// The lease now ends here.
@@ -75,6 +81,8 @@ pub(crate) struct Launch {
     /// Whether its processes are stopped while the lease is not renewed, instead of being asked to end.
     pub(crate) freezes: bool,
     pub(crate) until: Millis,
+    /// Its name, if it goes on when the worker has died: until it is armed, and only with a record.
+    pub(crate) outlives: Option<String>,
     /// The program's own cgroup v2 directory, which the guard makes.
     pub(crate) cgroup: Option<PathBuf>,
     /// The file of the record of this run.
@@ -108,6 +116,8 @@ pub(crate) enum Report {
     Started { pid: i32 },
     /// The program could not be run; `Gone` follows.
     Failed { error: String },
+    /// The order of the next worker is carried out; the program, with this process id, runs on.
+    Adopted { pid: i32 },
     /// All of its processes rest.
     Frozen,
     /// They continue.
@@ -312,6 +322,7 @@ mod tests {
                 stop_timeout_ms: 2_000,
                 freezes: true,
                 until: Millis(77),
+                outlives: Some("orders".into()),
                 cgroup: None,
                 record: Some("/var/lib/run".into()),
                 lock_from: Some(42),
@@ -327,6 +338,7 @@ mod tests {
                 freezes: true,
                 until: Millis(77),
             }),
+            Order::Adopt { format: ADOPTION },
             Order::Signal(StopSignal::Usr1),
             Order::Until(Millis(1)),
             Order::Suspend(true),

@@ -35,6 +35,9 @@ pub(crate) struct Record {
     pub(crate) cgroup: Option<PathBuf>,
     /// The session that the program leads.
     pub(crate) session: i32,
+    /// The name of a program that outlives its worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) outlives: Option<String>,
 }
 
 impl Record {
@@ -42,7 +45,11 @@ impl Record {
     ///
     /// # Errors
     /// If `/proc` can't be read.
-    pub(crate) fn of_this_guard(cgroup: Option<&Path>, launcher: Pid) -> io::Result<Record> {
+    pub(crate) fn of_this_guard(
+        cgroup: Option<&Path>,
+        launcher: Pid,
+        outlives: Option<&str>,
+    ) -> io::Result<Record> {
         let me = Process::read(Pid::this())?.ok_or(io::ErrorKind::NotFound)?;
         Ok(Record {
             boot: boot()?,
@@ -52,6 +59,7 @@ impl Record {
             hierarchy: fs::read_to_string("/proc/self/cgroup")?,
             cgroup: cgroup.map(Path::to_owned),
             session: launcher.as_raw(),
+            outlives: outlives.map(str::to_owned),
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   job ── two pipes of the guard's own ──▶ guard ── standard output, a pipe to the worker: frames ──▶ worker
-//!                                             └───── the worker's standard error, once the worker is gone
+//!                                             └───── the worker's standard error, while the worker is gone
 //! ```
 //!
 //! The guard, not the worker, reads the output, so that the job depends on its guard alone. A killed worker does not
@@ -173,6 +173,18 @@ impl Relay {
     pub(super) fn leave_worker(&mut self) {
         if let Sink::Worker = self.to {
             self.to = Sink::stderr();
+        }
+    }
+
+    /// The next worker has the other end of this pipe. Returns what was kept for standard error.
+    ///
+    /// # Errors
+    /// Any error of the system.
+    pub(super) fn begin_anew(&mut self, output: &File) -> io::Result<Vec<u8>> {
+        stdio::dup2_stdout(output)?;
+        match mem::replace(&mut self.to, Sink::Worker) {
+            Sink::StderrFile(kept) => Ok(kept),
+            _ => Ok(Vec::new()),
         }
     }
 

@@ -33,7 +33,8 @@ impl JobRun {
         run
     }
 
-    /// Continues a run that the program before this one has handed over, with its descriptors. The job runs, and is ready.
+    /// Continues a run that the program before this one has handed over, with its descriptors. The job runs, and is ready unless
+    /// it is one of [`left_runs`](crate::left_runs).
     ///
     /// # Errors
     /// If the descriptors can't be used, or the job has other processes.
@@ -47,10 +48,11 @@ impl JobRun {
         state: RunState,
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<JobRun> {
+        let now = if state.is_starting { ProcessState::Starting } else { ProcessState::Running };
         let status = ProcessStatus {
             pid: state.main(),
             restarts: state.restarts.total(),
-            ..ProcessStatus::in_state(ProcessState::Running)
+            ..ProcessStatus::in_state(now)
         };
         let is_group = !job.processes.is_empty();
         let (run, task, outcome) = JobRun::connect(job, time.into(), status);

@@ -22,7 +22,7 @@ use super::{
     handover::{Ask, HandedProcess, HandedRun, RunState},
     lease::WorkTime,
     lineup::{Doing, Lineup, LineupStep, share},
-    restart::{AfterEnd, RestartHistory, RestartState},
+    restart::{AfterEnd, RestartHistory},
     run::JobRun,
     run_end::RunEnd,
     status::{NamedStatus, ProcessState, ProcessStatus, Stopped},
@@ -196,8 +196,7 @@ impl GroupSupervisor {
                 member.status = ProcessStatus { is_done, ..ProcessStatus::in_state(ProcessState::Exited) };
                 continue;
             }
-            let restarts = RestartState::default();
-            let state = RunState { program: handed.program, restarts, processes: Vec::new() };
+            let state = RunState::of(handed.program);
             let status =
                 ProcessStatus { pid: state.main(), ..ProcessStatus::in_state(ProcessState::Running) };
             let (run, task, outcome) = JobRun::connect(program, time, status.clone());
@@ -402,8 +401,7 @@ impl GroupSupervisor {
                     _ => Err(format!("process {} is {}", member.name, member.status.state)),
                 }
             });
-            let (restarts, processes) = ((&self.restarts).into(), Vec::new());
-            let state = RunState { program: None, restarts, processes };
+            let state = RunState { restarts: (&self.restarts).into(), ..RunState::of(None) };
             let mut all = HandedRun { state, descriptors: Vec::new(), held: Vec::new() };
             for (member, handed) in zip(&self.members, join_all(each).await) {
                 let (name, is_done) = (member.name.clone(), member.status.is_done);

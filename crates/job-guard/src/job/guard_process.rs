@@ -1,45 +1,87 @@
-//! The process of a guard: started by this program, or by the one that this process ran before an upgrade.
+//! The process of a guard: started by this program, by the one that this process ran before an upgrade, or by an earlier worker.
 
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rustix::process::{WaitOptions, waitpid};
+use rustix::process::{PidfdFlags, WaitOptions, pidfd_open, waitpid};
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::guard::{guard_loop::is_readable, tree::Process};
 
 /// How often the end of an adopted guard is looked for without a notification of a death.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A guard's process, a child of this one.
+/// How often the end of a guard is looked for that is no child: the runtime does not watch such a handle without unsafe code.
+const FOREIGN_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A guard's process.
 #[derive(Debug)]
 pub(super) enum GuardProcess {
     /// This program has started it.
     Started(Child),
     /// The runtime does not know it; `is_reaped` once it has ended and its state was read.
     Adopted { pid: Pid, is_reaped: bool },
+    /// No child of this process, which another one has started; `None` if it had ended before it could be watched.
+    Foreign(Pid, Option<OwnedFd>),
 }
 
 impl GuardProcess {
+    /// The guard with this process id, which was started at this time, if it is known. Its pid may be another process's by now.
+    ///
+    /// # Errors
+    /// If it can't be watched.
+    pub(super) fn adopt(pid: Pid, started: Option<u64>) -> io::Result<GuardProcess> {
+        let is_it = |process: &Process| started.is_none_or(|started| started == process.started);
+        let look = || Ok::<_, io::Error>(Process::read(pid)?.filter(is_it));
+        let raw = rustix::process::Pid::from_raw(pid.as_raw()).ok_or(io::ErrorKind::InvalidInput)?;
+        match look()? {
+            Some(process) if process.parent == Pid::this() => {
+                Ok(GuardProcess::Adopted { pid, is_reaped: false })
+            }
+            Some(_) => {
+                let handle = match pidfd_open(raw, PidfdFlags::empty()) {
+                    Err(rustix::io::Errno::SRCH) => None,
+                    opened => Some(opened?),
+                };
+                // It may have ended before that.
+                let is_still = look()?.is_some();
+                Ok(GuardProcess::Foreign(pid, handle.filter(|_| is_still)))
+            }
+            None => Ok(GuardProcess::Foreign(pid, None)),
+        }
+    }
+
+    /// Whether this process reads its end.
+    pub(super) fn is_child(&self) -> bool {
+        !matches!(self, GuardProcess::Foreign(..))
+    }
+
     /// Whether its end was read, so that its pid may belong to another process.
     pub(super) fn is_reaped(&self) -> bool {
         match self {
             GuardProcess::Started(child) => child.id().is_none(),
             GuardProcess::Adopted { is_reaped, .. } => *is_reaped,
+            GuardProcess::Foreign(_, handle) => {
+                handle.as_ref().is_none_or(|handle| is_readable(handle.as_fd()))
+            }
         }
     }
 
     /// Sends SIGKILL.
     pub(super) fn start_kill(&mut self) {
+        let is_reaped = self.is_reaped();
         match self {
             GuardProcess::Started(child) => {
                 let _ = child.start_kill();
             }
-            GuardProcess::Adopted { pid, is_reaped: false } => {
+            GuardProcess::Adopted { pid, .. } | GuardProcess::Foreign(pid, _) if !is_reaped => {
                 let _ = kill(*pid, Signal::SIGKILL);
             }
-            GuardProcess::Adopted { .. } => {}
+            GuardProcess::Adopted { .. } | GuardProcess::Foreign(..) => {}
         }
     }
 
@@ -67,6 +109,11 @@ impl GuardProcess {
                         }
                     };
                     let _ = tokio::time::timeout(LOOK_INTERVAL, death).await;
+                }
+            }
+            GuardProcess::Foreign(..) => {
+                while !self.is_reaped() {
+                    tokio::time::sleep(FOREIGN_INTERVAL).await;
                 }
             }
         }

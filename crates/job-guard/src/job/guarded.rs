@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Once;
 use std::thread;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use boot_time::{BootTime, sleep_until};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, send, sendmsg};
 use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -24,6 +24,7 @@ use super::{
     handover::GuardState,
     lock::StateLock,
     orphans::{self, ChildRegistry},
+    sweep::Clearing,
 };
 use crate::{
     config::StopSignal,
@@ -77,6 +78,8 @@ pub(super) struct Guarded {
     /// Until when the guard has to begin with the start.
     start_by: Option<BootTime>,
     record: Option<PathBuf>,
+    /// How to find what a guard leaves behind that is no child of this process: orphans of it go elsewhere.
+    clearing: Option<Clearing>,
     /// The worker's last will, for the guard; `None` if it can't change any more.
     will: Option<watch::Receiver<Option<LastWill>>>,
     /// Orders in one direction, reports in the other.
@@ -103,11 +106,11 @@ impl Guarded {
         mut launch: Launch,
         output: Output,
     ) -> Result<Guarded, String> {
-        let mut guarded = spawn(guards, title, output)
-            .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
         let lock = guards.lock.as_ref();
         launch.lock_from = lock.map(|_| Pid::this().as_raw());
         launch.record = lock.map(StateLock::new_record);
+        let mut guarded = spawn(guards, title, launch.record.as_deref(), output)
+            .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
         guarded.record.clone_from(&launch.record);
         guarded.cgroup.clone_from(&launch.cgroup);
         let mut orders = guarded.will_order().map(|order| encode(&order)).unwrap_or_default();
@@ -142,7 +145,7 @@ impl Guarded {
         Ok((state, socket))
     }
 
-    /// Continues with a guard that the program before this one has handed over. It learns the present will.
+    /// Continues with a guard of the program before this one, or of an earlier worker. It learns the present will.
     ///
     /// # Errors
     /// If the socket can't be used.
@@ -151,15 +154,20 @@ impl Guarded {
         socket.set_nonblocking(true)?;
         let socket = UnixStream::from_std(socket)?;
         let (pid, main) = (Pid::from_raw(state.pid), Pid::from_raw(state.main));
+        let clearing = state.record.as_deref().map(|path| Clearing::new(path, guards.run_variable()));
+        let clearing = clearing.transpose()?;
+        let guard = GuardProcess::adopt(pid, clearing.as_ref().map(Clearing::guard_started))?;
+        let clearing = clearing.filter(|_| !guard.is_child());
         let mut lines = Lines::default();
         lines.push(&state.unread);
         let mut guarded = Guarded {
-            guard: GuardProcess::Adopted { pid, is_reaped: false },
+            guard,
             guard_pid: pid,
             main: Some(main),
             session: Some(main),
             cgroup: state.cgroup,
             record: state.record,
+            clearing,
             will: guards.will.clone(),
             socket,
             lines,
@@ -284,8 +292,7 @@ impl Guarded {
 
     /// Has these terms count from now on, which the guard confirms. Returns whether it was ordered.
     pub(super) fn arm(&mut self, terms: Terms) -> bool {
-        let order = encode(&Order::Arm(terms));
-        self.socket.try_write(&order).is_ok_and(|sent| sent == order.len())
+        self.order(&Order::Arm(terms))
     }
 
     /// Has the guard send the program a signal.
@@ -309,9 +316,12 @@ impl Guarded {
     }
 
     /// The socket takes such a short line completely or not at all. If the guard hangs and the socket is full, the
-    /// order is lost, and the guard keeps an older, and so earlier, deadline.
-    fn order(&mut self, order: &Order) {
-        let _ = self.socket.try_write(&encode(order));
+    /// order is lost, and the guard keeps an older, and so earlier, deadline. Not by the runtime, which does not know at once whether
+    /// a socket that was handed over can be written to.
+    fn order(&self, order: &Order) -> bool {
+        let order = encode(order);
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        send(self.socket.as_raw_fd(), &order, flags).is_ok_and(|sent| sent == order.len())
     }
 
     /// Sends a signal to the main process and its group, instead of a guard that does not.
@@ -351,10 +361,15 @@ impl Guarded {
             let is_bare = self.guard_has_ended().await
                 || sweep.kill(self.guard_pid, &mut Lingering::default()).unwrap_or(false);
             let looked = self.kill_cgroup().and_then(|()| orphans::remains(self.session));
+            let elsewhere = self.clearing.as_mut().and_then(|clearing| clearing.look().err());
             match (looked, self.cgroup_is_empty()) {
-                (Ok(found), Ok(true)) if is_bare && found.is_empty() => self.mark_gone(),
+                (Ok(found), Ok(true)) if is_bare && found.is_empty() && elsewhere.is_none() => {
+                    self.mark_gone();
+                }
                 (looked, is_empty) => {
-                    warn_lingering(&kill_each(is_empty.and(looked)), &mut warn_at);
+                    let mut lingering = kill_each(is_empty.and(looked));
+                    lingering.blind = lingering.blind.or(elsewhere);
+                    warn_lingering(&lingering, &mut warn_at);
                     tokio::time::sleep(SWEEP_INTERVAL).await;
                 }
             }
@@ -387,11 +402,13 @@ impl Guarded {
     }
 
     fn mark_gone(&mut self) {
-        let pid = self.guard_pid;
-        if self.guard.is_reaped() {
-            ChildRegistry::reaped(pid);
-        } else {
+        let (pid, is_child) = (self.guard_pid, self.guard.is_child());
+        if !self.guard.is_reaped() {
             self.warn_held_up();
+        }
+        if is_child && self.guard.is_reaped() {
+            ChildRegistry::reaped(pid);
+        } else if is_child {
             // Registered until then: removed too early, the guard would be treated as an orphan.
             let ended = GuardProcess::Adopted { pid, is_reaped: true };
             let mut guard = std::mem::replace(&mut self.guard, ended);
@@ -428,11 +445,12 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // The socket is closed, so the guard ends its tree and itself, and the runtime reaps it. This worker lives, and
-        // has no last will. The guard may be frozen by a `destroy` that was dropped, so it is continued. Its pid stays
-        // registered: removed too early, the guard would be treated as an orphan.
+        // The socket is closed, so the guard ends its tree and itself, and the runtime reaps it. This worker lives, so its program
+        // does not outlive it, and there is no last will. The guard may be frozen by a `destroy` that was dropped, so it is
+        // continued. Its pid stays registered: removed too early, the guard would be treated as an orphan.
         if !self.is_gone && !self.guard.is_reaped() {
             self.order(&Order::Will(None));
+            self.stop(BootTime::from_duration(Duration::MAX));
             let _ = kill(self.guard_pid, Signal::SIGCONT);
         }
     }
@@ -472,7 +490,7 @@ async fn send_all(socket: &UnixStream, mut orders: &[u8], lock: Option<BorrowedF
 ///
 /// Nothing here may need code between `fork` and `exec` (a closure, a user, a group): then the standard library would not
 /// use `posix_spawn`, and the kernel would copy the page tables of this process for each guard.
-fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
+fn spawn(guards: &Guards, title: &str, record: Option<&Path>, output: Output) -> io::Result<Guarded> {
     let (socket, guards_end) = std::os::unix::net::UnixStream::pair()?;
     socket.set_nonblocking(true)?;
     let socket = UnixStream::from_std(socket)?;
@@ -482,6 +500,10 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         .args([VERB, OVER_STDIN, title])
         .process_group(0)
         .stdin(Stdio::from(OwnedFd::from(guards_end)));
+    if let Some(run) = record.and_then(Path::file_name) {
+        // As its program has it: so a search for the processes of another run knows whose it is.
+        command.env(guards.run_variable(), run);
+    }
     if let Some(stdout) = output.stdout {
         command.stdout(Stdio::from(stdout));
     }
@@ -496,6 +518,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         session: None,
         cgroup: None,
         record: None,
+        clearing: None,
         will: guards.will.clone(),
         socket,
         lines: Lines::default(),

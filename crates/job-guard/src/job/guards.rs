@@ -146,6 +146,7 @@ impl Guards {
             stop_timeout_ms: 0,
             freezes: false,
             until: until.into(),
+            outlives: None,
             cgroup: None,
             record: None,
             lock_from: None,

@@ -22,6 +22,9 @@ pub struct RunState {
     #[serde(flatten)]
     pub(super) program: Option<ProgramState>,
     pub(super) restarts: RestartState,
+    /// Whether it is to be probed until it is ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_starting: bool,
     /// Of a job that consists of several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) processes: Vec<HandedProcess>,
@@ -56,6 +59,11 @@ impl ProgramState {
 }
 
 impl RunState {
+    /// A run without restarts, of a job that is one program.
+    pub(super) fn of(program: Option<ProgramState>) -> Self {
+        Self { program, restarts: RestartState::default(), is_starting: false, processes: Vec::new() }
+    }
+
     fn programs(&self) -> impl Iterator<Item = &ProgramState> {
         let processes = self.processes.iter().filter_map(|process| process.program.as_ref());
         self.program.iter().chain(processes)

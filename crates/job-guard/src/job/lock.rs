@@ -151,9 +151,17 @@ impl StateLock {
         self.runs.join(format!("{}-{now}-{number}", std::process::id()))
     }
 
-    /// The directory of the guards' records.
-    pub(super) fn runs(&self) -> &Path {
-        &self.runs
+    /// The guards' records. A partly written one is removed: its program was not started, or has another record.
+    pub(super) fn records(&self) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.runs)? {
+            let path = entry?.path();
+            match path.extension() {
+                None => found.push(path),
+                Some(_) => fs::remove_file(path)?,
+            }
+        }
+        Ok(found)
     }
 
     /// The descriptor, for guards.

@@ -2,11 +2,11 @@
 //!
 //! Each guard writes a record before it starts its program, and removes it when no process is left
 //! ([`crate::guard`]). So a record that is found while this worker holds the member's lock belongs to a guard
-//! that was killed. Its processes are recognised by their cgroup, by the variable of the run in their environment, by their session,
+//! that was killed, or that waits for this worker ([`left_runs`](super::left)). Its processes are recognised by their cgroup, by the variable of the run in their environment, by their session,
 //! or by their parent. A process without any of these marks can't be distinguished from an unrelated one. But if the
 //! record excludes every unmarked process, all of the run is proved to be gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use boot_time::{BootTime, sleep_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::guards::Guards;
+use super::{guards::Guards, left::LeftRun};
 use crate::guard::{
     cgroup,
     record::{Record, ancestors_of, boot, pid_namespace},
@@ -32,42 +32,43 @@ const EMPTY_LOOKS: u32 = 20;
 /// How many looks one look counts for during which no process ended that may have left a child behind.
 const SURE_LOOK: u32 = 10;
 
-/// Ends the processes that earlier guards with this lock left behind, and proves `by` then that all are gone. Call it
-/// before anything is run under the lock.
+/// Ends the processes that earlier guards with this lock left behind, but for these runs, and proves `by` then that all are gone.
+/// Call it before anything is run under the lock.
 ///
 /// # Errors
 /// A sentence: which processes are left, or can't be determined.
 ///
 /// # Cancel safety
 /// Cancel safe: called again, it continues.
-pub async fn sweep(guards: &Guards, by: BootTime) -> Result<(), String> {
+pub async fn sweep(guards: &Guards, left_alone: &[LeftRun], by: BootTime) -> Result<(), String> {
     let Some(lock) = guards.lock.as_ref() else { return Ok(()) };
-    let variable = guards.run_variable();
-    let mut dead = BTreeSet::new();
-    let mut empty = BTreeMap::new();
+    let mut clearings = BTreeMap::new();
     loop {
         let mut left = None;
-        let paths =
-            records_in(lock.runs()).map_err(|error| format!("the records of runs can't be read: {error}"))?;
-        for path in paths {
-            let looks: &mut u32 = empty.entry(path.clone()).or_default();
-            match clear(&path, &variable, &mut dead) {
-                Ok(Swept::Gone) => *looks = EMPTY_LOOKS,
-                Ok(Swept::NotSeen { is_sure }) => *looks += if is_sure { SURE_LOOK } else { 1 },
-                Ok(Swept::Left(reason)) => {
-                    *looks = 0;
-                    left = Some(reason);
-                }
-                Err(error) => {
-                    left = Some(format!("the processes of {} can't be searched for: {error}", path.display()))
-                }
-            }
-            if *looks >= EMPTY_LOOKS {
-                fs::remove_file(&path)
-                    .map_err(|error| format!("can't remove {}: {error}", path.display()))?;
-                tracing::info!(record = %path.display(), "the processes that a killed guard left behind are gone");
-            } else {
-                left.get_or_insert_with(|| "processes that may still start others".to_owned());
+        let paths = lock.records().map_err(|error| format!("the records of runs can't be read: {error}"))?;
+        for path in paths.into_iter().filter(|path| !left_alone.iter().any(|run| run.is_of(path))) {
+            let clearing = match clearings.entry(path.clone()) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => match Clearing::new(&path, guards.run_variable()) {
+                    Ok(clearing) => entry.insert(clearing),
+                    // Its guard has removed it, and so has seen the end.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => {
+                        left = Some(unsearched(&path, &error));
+                        continue;
+                    }
+                },
+            };
+            match clearing.look() {
+                Ok(()) => match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(format!("can't remove {}: {error}", path.display()));
+                    }
+                    _ => {
+                        tracing::info!(record = %path.display(), "the processes that a killed guard left behind are gone");
+                    }
+                },
+                Err(reason) => left = Some(reason),
             }
         }
         match left {
@@ -76,6 +77,59 @@ pub async fn sweep(guards: &Guards, by: BootTime) -> Result<(), String> {
             Some(_) => sleep_until(BootTime::now() + LOOK_AGAIN).await,
         }
     }
+}
+
+/// The end of the processes of one record.
+#[derive(Debug)]
+pub(super) struct Clearing {
+    path: PathBuf,
+    record: Record,
+    /// That of the run.
+    variable: String,
+    /// Dead processes that were seen before.
+    dead: BTreeSet<(Pid, u64)>,
+    /// How many looks in a row have found nothing.
+    empty: u32,
+}
+
+impl Clearing {
+    /// Reads the record.
+    ///
+    /// # Errors
+    /// If no guard has written it, or it can't be read.
+    pub(super) fn new(path: &Path, variable: String) -> io::Result<Clearing> {
+        let record = Record::read(path)?;
+        Ok(Clearing { path: path.to_owned(), record, variable, dead: BTreeSet::new(), empty: 0 })
+    }
+
+    /// When the guard was started, in clock ticks since the boot.
+    pub(super) fn guard_started(&self) -> u64 {
+        self.record.since
+    }
+
+    /// Looks once, and kills what it finds. It is `Ok` once all processes are proved to be gone.
+    ///
+    /// # Errors
+    /// What is left, or may be, as a sentence.
+    pub(super) fn look(&mut self) -> Result<(), String> {
+        match clear(&self.record, &self.path, &self.variable, &mut self.dead) {
+            Ok(Swept::Gone) => self.empty = EMPTY_LOOKS,
+            Ok(Swept::NotSeen { is_sure }) => self.empty += if is_sure { SURE_LOOK } else { 1 },
+            Ok(Swept::Left(reason)) => {
+                self.empty = 0;
+                return Err(reason);
+            }
+            Err(error) => return Err(unsearched(&self.path, &error)),
+        }
+        match self.empty >= EMPTY_LOOKS {
+            true => Ok(()),
+            false => Err("processes that may still start others".to_owned()),
+        }
+    }
+}
+
+fn unsearched(record: &Path, error: &io::Error) -> String {
+    format!("the processes of {} can't be searched for: {error}", record.display())
 }
 
 enum Swept {
@@ -88,8 +142,7 @@ enum Swept {
 }
 
 /// Looks once for the processes of one record, and kills them.
-fn clear(path: &Path, variable: &str, dead: &mut BTreeSet<(Pid, u64)>) -> io::Result<Swept> {
-    let record = Record::read(path)?;
+fn clear(record: &Record, path: &Path, variable: &str, dead: &mut BTreeSet<(Pid, u64)>) -> io::Result<Swept> {
     if record.boot != boot()? {
         return Ok(Swept::Gone);
     }
@@ -100,8 +153,8 @@ fn clear(path: &Path, variable: &str, dead: &mut BTreeSet<(Pid, u64)>) -> io::Re
         return clear_cgroup(own);
     }
     let run = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let seen = SweepLook::look(&record, variable, run)?;
-    let (ours, strangers) = judge(&record, &seen);
+    let seen = SweepLook::look(record, variable, run)?;
+    let (ours, strangers) = judge(record, &seen);
     let is_dead = |pid: &Pid| seen.processes.get(pid).is_some_and(|known| known.process.is_dead());
     let (dead_ours, ours): (Vec<Pid>, Vec<Pid>) = ours.into_iter().partition(is_dead);
     let (dead_strangers, strangers): (Vec<Pid>, Vec<Pid>) = strangers.into_iter().partition(is_dead);
@@ -291,19 +344,6 @@ fn parse_hierarchy(line: &str) -> Option<((&str, &str), &str)> {
     Some(((id, controllers), path))
 }
 
-/// The records in a directory. A partly written one is removed: its program was not started, or has another record.
-fn records_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        match path.extension() {
-            None => found.push(path),
-            Some(_) => fs::remove_file(path)?,
-        }
-    }
-    Ok(found)
-}
-
 /// Process ids, for a sentence.
 fn listed(pids: &[Pid]) -> String {
     pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -336,6 +376,7 @@ mod tests {
             hierarchy: "1:cpu:/\n0::/system.slice/dr.service\n".into(),
             cgroup: None,
             session: 21,
+            outlives: None,
         }
     }
 

@@ -84,6 +84,6 @@ fn what_is_left_when_the_worker_and_all_guards_are_killed_is_ended_by_the_next_w
     let lock = StateLock::acquire(tree.dir.path(), "east-1").expect("the lock is free");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let by = BootTime::now() + Duration::from_secs(20);
-    runtime.block_on(sweep(&crate::support::names().lock(lock), by)).expect("all are ended");
+    runtime.block_on(sweep(&crate::support::names().lock(lock), &[], by)).expect("all are ended");
     assert!(tree.is_gone());
 }

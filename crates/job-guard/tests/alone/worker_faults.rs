@@ -416,7 +416,7 @@ fn swept(state: &Path, within: Duration) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let lock = StateLock::acquire_by(state, "east-1", BootTime::now() + PATIENCE).await;
-        sweep(&names().lock(lock.expect("worker and guard end")), BootTime::now() + within).await
+        sweep(&names().lock(lock.expect("worker and guard end")), &[], BootTime::now() + within).await
     })
 }
 

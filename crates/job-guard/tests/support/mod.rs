@@ -24,7 +24,7 @@ pub use cgroup_root::CgroupRoot;
 pub use frozen::Disk;
 use job_guard::{
     ExitCodes, Guards, Job, JobOutput, JobProcess, JobRun, Limits, OnExit, ReadyProbe, RestartPolicy,
-    StateLock, StopSignal, WorkTime, adopt_orphans, tend_orphans,
+    StateLock, StopSignal, WorkTime, adopt_orphans, left_runs, sweep, tend_orphans,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -181,6 +181,7 @@ struct WorkerOrders {
     stop_timeout_ms: u64,
     freezes: bool,
     unarmed: bool,
+    outlives: bool,
     lock_dir: Option<PathBuf>,
     cgroup: Option<PathBuf>,
     no_new_privileges: Option<bool>,
@@ -211,6 +212,8 @@ pub struct WorkerSetup<'a> {
     pub freezes: bool,
     /// Whether its job has no deadline until it is told to arm it.
     pub unarmed: bool,
+    /// Whether its job outlives it, and it continues the job that has outlived the worker before it.
+    pub outlives: bool,
     pub lock_dir: Option<&'a Path>,
     pub cgroup: Option<&'a Path>,
     pub no_new_privileges: Option<bool>,
@@ -253,6 +256,7 @@ impl<'a> WorkerSetup<'a> {
             stop_timeout: Duration::from_millis(300),
             freezes: false,
             unarmed: false,
+            outlives: false,
             lock_dir: None,
             cgroup: None,
             no_new_privileges: None,
@@ -292,6 +296,7 @@ impl<'a> WorkerSetup<'a> {
             stop_timeout_ms: u64::try_from(self.stop_timeout.as_millis()).expect("short"),
             freezes: self.freezes,
             unarmed: self.unarmed,
+            outlives: self.outlives,
             lock_dir: self.lock_dir.map(Path::to_owned),
             cgroup: self.cgroup.map(Path::to_owned),
             no_new_privileges: self.no_new_privileges,
@@ -408,12 +413,18 @@ pub fn worker_process() {
         no_new_privileges: orders.no_new_privileges,
         stop_timeout: Duration::from_millis(orders.stop_timeout_ms),
         freezes: orders.freezes,
+        outlives: orders.outlives,
         ..job(&orders.script, ("DR_TEST_TREE".to_owned(), orders.mark), orders.dir)
     };
     let spec = group(spec, &orders.processes);
     let mut guards = names().exe(orders.guard_exe);
     if let Some(dir) = orders.lock_dir {
-        guards = guards.lock(StateLock::acquire(&dir, "east-1").expect("the lock is free"));
+        let mut lock = None;
+        wait_for("the lock", || {
+            lock = StateLock::acquire(&dir, "east-1").ok();
+            lock.is_some()
+        });
+        guards = guards.lock(lock.expect("it was waited for"));
     }
     if let Some(dir) = orders.cgroup {
         guards = guards.cgroup(dir);
@@ -447,7 +458,18 @@ pub fn worker_process() {
         let (suspend, suspended) = watch::channel(false);
         let time = WorkTime::new(work_until, suspended);
         let first = if orders.unarmed { WorkTime::unlimited() } else { time.clone() };
-        let mut job = Some(JobRun::start(spec.clone(), first, guards));
+        let left = left_runs(&guards).await;
+        if orders.outlives {
+            // What has ended by itself leaves a rest, which may not be proved to be gone.
+            let _ = sweep(&guards, &left, BootTime::now() + Duration::from_millis(500)).await;
+        }
+        let mut job = Some(match left.into_iter().next() {
+            Some(left) => {
+                let (state, descriptors) = left.into_parts();
+                JobRun::adopt(spec.clone(), first, guards, state, descriptors).expect("it can be continued")
+            }
+            None => JobRun::start(spec.clone(), first, guards),
+        });
         let (line_sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
         std::thread::spawn(move || {
             for line in std::io::stdin().lines().map_while(Result::ok) {

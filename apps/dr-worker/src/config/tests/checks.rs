@@ -106,3 +106,16 @@ fn what_the_kernel_passes_to_no_program_is_refused() {
         assert!(problems.contains(key) && problems.contains("131072 bytes can't be passed"), "{problems}");
     }
 }
+
+#[test]
+fn what_is_wrong_with_a_standby_is_named_by_its_key() {
+    let of_standby = |keys: &str, key: &str, part: &str| {
+        let table = format!("[job.orders.standby]\ncommand = [\"x\"]\n{keys}");
+        with(&table).refused("worker.toml:", &[&format!("job.orders.standby.{key}: "), part]);
+    };
+    of_standby("promote.kind = \"none\"", "promote", "is for `follow`");
+    of_standby("demote.kind = \"signal\"", "demote", "\"exec\"");
+    of_standby("outlives = true\nready.kind = \"notify\"", "outlives", "lost with its worker");
+    with("ready.kind = \"notify\"\nstandby = { command = [\"x\"], outlives = true }")
+        .refused("worker.toml:", &["job.orders.ready: ", "lost with its worker"]);
+}

@@ -36,4 +36,4 @@ pub use measure::run_measure;
 pub(crate) use program::ask_program;
 pub(crate) use rehearsal::{Rehearsals, rehearse};
 pub(crate) use shown_line::ShownLine;
-pub(crate) use standby::{HandedStandby, Standby};
+pub(crate) use standby::{HandedStandby, Standby, standby_name};

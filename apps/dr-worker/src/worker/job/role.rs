@@ -1,6 +1,6 @@
 //! What a program of a job with a standby is told about its role.
 
-use std::{borrow::Cow, collections::BTreeMap, path::PathBuf};
+use std::{borrow::Cow, collections::BTreeMap, fs, path::PathBuf};
 
 use election_core::internals::record::Current;
 use job_guard::own_file;
@@ -52,6 +52,11 @@ impl RoleFacts {
         Self { term, ..Self::of_standby(None) }
     }
 
+    /// Whether somebody is known to lead.
+    pub(super) fn knows_leader(&self) -> bool {
+        self.leader.is_some()
+    }
+
     /// The variables, on top of these.
     pub(super) fn over(&self, mut all: BTreeMap<String, String>, file: &str) -> BTreeMap<String, String> {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -87,6 +92,17 @@ impl LeadershipFile {
 
     pub(super) fn name(&self) -> Cow<'_, str> {
         self.path.to_string_lossy()
+    }
+
+    /// What the standby that runs was told, or was about to be told. From now on nothing older is written. Before the first write.
+    pub(super) fn read(&self) -> RoleFacts {
+        let read = || serde_json::from_slice(&fs::read(&self.path).ok()?).ok();
+        let facts: RoleFacts = read().unwrap_or_else(|| RoleFacts::of_standby(None));
+        if let Ok(mut written) = self.written.try_lock() {
+            *written = facts.term;
+        }
+        // A leadership has ended, and its successor was not written.
+        if facts.token.is_some() { RoleFacts::after(facts.term) } else { facts }
     }
 
     /// Replaces it as a whole, unless it has a newer term.

@@ -18,8 +18,8 @@ use std::{collections::BTreeMap, io, os::fd::OwnedFd, path::PathBuf, sync::Arc, 
 
 use election_core::internals::record::Current;
 use job_guard::{
-    Deadline, ExitCodes, Guards, HandedRun, Job, JobRun, KILL_RESERVE, OneShot, ProcessState, ProcessStatus,
-    RunState, WorkTime,
+    Deadline, ExitCodes, Guards, HandedRun, Job, JobRun, KILL_RESERVE, LeftRun, OneShot, ProcessState,
+    ProcessStatus, RunState, WorkTime,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ use super::{
 use crate::config::{JobSpec, RoleChange, StandbySpec};
 
 /// The name of the standby of a job among all programs: of its last output and its cgroup.
-pub(super) fn standby_name(job: &str) -> String {
+pub(crate) fn standby_name(job: &str) -> String {
     format!("{job} (standby)")
 }
 
@@ -154,6 +154,7 @@ impl Standby {
             restart: standby.restart,
             exit_codes: ExitCodes::default(),
             liveness: standby.liveness,
+            outlives: standby.outlives,
             freezes: false,
             ..job
         }
@@ -317,11 +318,16 @@ impl Standby {
     }
 
     async fn follow(&self, run: &Arc<JobRun>, leader: &RoleFacts) -> Result<(), JobError> {
-        self.file.write(leader).await;
         let (spec, standby) = self.keys();
+        if standby.follow == RoleChange::Restart {
+            // The next start writes the file: until then it has what the program was started with.
+            self.stop_run(run).await;
+            return Ok(());
+        }
+        self.file.write(leader).await;
         run.change(self.job(leader));
         match &standby.follow {
-            RoleChange::None => Ok(()),
+            RoleChange::None | RoleChange::Restart => Ok(()),
             RoleChange::Signal(signal) => {
                 run.signal(*signal).await;
                 Ok(())
@@ -329,10 +335,6 @@ impl Standby {
             RoleChange::Exec { command, timeout } => {
                 let env = leader.over(self.env.over(&spec.env), &self.file.name());
                 self.change(spec, "follow", (command.clone(), *timeout), env, None).await
-            }
-            RoleChange::Restart => {
-                self.stop_run(run).await;
-                Ok(())
             }
         }
     }
@@ -609,6 +611,25 @@ impl Standby {
         };
         let mut state = self.state.lock();
         (state.leader, state.told, state.led, state.restarts, state.run) = (leader, told, led, restarts, run);
+        drop(state);
+        self.turn();
+        Ok(())
+    }
+
+    /// Continues a standby that has outlived the worker before this one, before it is [kept](Self::keep).
+    ///
+    /// # Errors
+    /// If it can't be used. It goes on without a worker then.
+    pub(crate) fn continue_with(&self, left: LeftRun) -> io::Result<()> {
+        let facts = self.file.read();
+        let (job, guards) = (self.job(&facts), guards_in(&self.guards, &self.env));
+        let (run, descriptors) = left.into_parts();
+        let run = Arc::new(JobRun::adopt(job, WorkTime::unlimited(), guards, run, descriptors)?);
+        // Whether a command or a signal has told it is not known, so it is told again. One that is restarted has begun so.
+        let is_told = matches!(self.keys().1.follow, RoleChange::None | RoleChange::Restart);
+        let told = if is_told || !facts.knows_leader() { facts.clone() } else { RoleFacts::of_standby(None) };
+        let mut state = self.state.lock();
+        (state.leader, state.told, state.run) = (facts, told, Some(run));
         drop(state);
         self.turn();
         Ok(())

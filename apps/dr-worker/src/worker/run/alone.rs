@@ -6,7 +6,11 @@ use job_guard::{Deadline, StateLock, WorkTime};
 use tokio::{sync::watch, task::JoinSet};
 use zk_session::BootTime;
 
-use super::{LAST_LINES, SWEEP_WITHIN, work::JobWork};
+use super::{
+    LAST_LINES,
+    left::{SWEEP_WITHIN, end_but},
+    work::JobWork,
+};
 use crate::{
     config::{Config, HookName, JobConfig},
     error::Error,
@@ -34,8 +38,10 @@ const RENEWAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// With the processes that are left.
-pub(crate) async fn check_alone(lock: &StateLock) -> Result<(), Error> {
-    let swept = job_guard::sweep(&job::new_guards().lock(lock.clone()), BootTime::now() + SWEEP_WITHIN).await;
+pub(crate) async fn check_alone(config: &Config, lock: &StateLock) -> Result<(), Error> {
+    end_but(|_| false, config, lock).await;
+    let swept =
+        job_guard::sweep(&job::new_guards().lock(lock.clone()), &[], BootTime::now() + SWEEP_WITHIN).await;
     swept.map_err(|left| {
         Error::NotNow(format!(
             "an earlier worker of this node and its guard were killed together, and its job may still run: {left}; end \

@@ -10,7 +10,7 @@ use std::{
 use election_admin::{AdminError, Observer};
 use election_core::{Election, ElectionConfig, Paths, config::Leftovers, internals::record::AppliedOverlay};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use job_guard::{Guards, RunState, StateLock, capabilities::may_kill_any_user, delegated_cgroup};
+use job_guard::{Guards, LeftRun, RunState, StateLock, capabilities::may_kill_any_user, delegated_cgroup};
 use tokio::task::JoinSet;
 use zk_session::{BootTime, Incarnation, Session, SessionPin};
 
@@ -55,6 +55,7 @@ const LOOKED_AT_ONCE: usize = 64;
 /// What a worker has on this node when it joins.
 pub(super) struct Here<'a> {
     pub(super) lock: &'a StateLock,
+    pub(super) left: Vec<LeftRun>,
     pub(super) memory: &'a Memory,
     pub(super) http: HttpPort,
     pub(super) incarnation: Incarnation,
@@ -70,10 +71,10 @@ pub(super) async fn join(
     here: Here<'_>,
     background: &mut JoinSet<()>,
 ) -> Result<Parts, Error> {
-    let Here { lock, memory, http, incarnation, again } = here;
+    let Here { lock, left, memory, http, incarnation, again } = here;
     let (is_again, has_balanced) =
         (again.is_some(), again.as_ref().is_some_and(|again| again.handed.balances));
-    let mut again = Returning::new(again);
+    let mut again = Returning::new(again, left);
     check_timing(config, &incarnation, is_again)?;
     let guards = guards(config, session, worker, lock, background);
     let device = NodeWatchdog::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
@@ -310,21 +311,23 @@ struct Returning {
     handed: Option<Handed>,
     elections: BTreeMap<String, (HandedJob, [Vec<OwnedFd>; 2])>,
     expected: Vec<Expected>,
+    /// The standbys that have outlived the last worker, if this one starts.
+    left: Vec<LeftRun>,
 }
 
 impl Returning {
-    fn new(again: Option<Again>) -> Self {
+    fn new(again: Option<Again>, left: Vec<LeftRun>) -> Self {
+        let (mut elections, expected) = (BTreeMap::new(), Vec::new());
         let Some(Again { mut handed, pin, runs }) = again else {
-            return Self { pin: None, handed: None, elections: BTreeMap::new(), expected: Vec::new() };
+            return Self { pin: None, handed: None, elections, expected, left };
         };
         let mut runs = runs.into_iter();
-        let mut elections = BTreeMap::new();
         for job in std::mem::take(&mut handed.jobs) {
             let of_runs =
                 job.runs().map(|run| runs.by_ref().take(run.map_or(0, RunState::descriptors)).collect());
             elections.insert(job.name.clone(), (job, of_runs));
         }
-        Self { pin: Some(pin), handed: Some(handed), elections, expected: Vec::new() }
+        Self { pin: Some(pin), handed: Some(handed), elections, expected, left }
     }
 
     fn names(&self) -> BTreeSet<String> {
@@ -342,6 +345,7 @@ impl Returning {
     ) -> Result<Election, Error> {
         let (Some(pin), Some((job, [of_job, of_standby]))) = (&self.pin, self.elections.remove(slot.name()))
         else {
+            self.continue_standby(slot)?;
             return Ok(Election::join(session.clone(), config, handler));
         };
         let HandedJob { name, election: from, slot: handed, standby } = job;
@@ -362,6 +366,20 @@ impl Returning {
             self.expected.push(Expected { election: election.clone(), continued, lease, has_elector });
         }
         Ok(election)
+    }
+
+    /// Continues the standby that has outlived the last worker, if there is one.
+    ///
+    /// # Errors
+    /// If that is not possible: another one must not be started beside it.
+    fn continue_standby(&mut self, slot: &JobSlot) -> Result<(), Error> {
+        let name = job::standby_name(slot.name());
+        let at = self.left.iter().position(|run| run.job() == name);
+        let Some((at, standby)) = at.zip(slot.standby()) else { return Ok(()) };
+        let left = self.left.swap_remove(at);
+        let refused =
+            |error| Error::Internal(format!("can't continue the standby of {}: {error}", slot.name()));
+        standby.continue_with(left).map_err(refused)
     }
 
     /// Reports the outcome, if this worker continues.

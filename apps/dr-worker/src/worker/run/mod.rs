@@ -24,6 +24,7 @@ mod http_port;
 mod join;
 mod leader_hosts;
 mod led;
+mod left;
 mod measure;
 mod measured;
 mod memory;
@@ -47,7 +48,7 @@ mod work;
 use std::{os::fd::OwnedFd, pin::pin, process, sync::Arc, time::Duration};
 
 use election_core::errors::Ended;
-use job_guard::{StateLock, lock_path};
+use job_guard::{LeftRun, StateLock, lock_path};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 use zk_session::{BootTime, Session, SessionPin};
 
@@ -55,7 +56,7 @@ use super::{
     certificates, descriptors,
     emergency::Records,
     evacuation, http,
-    job::{self, HungDisk},
+    job::HungDisk,
     metrics, notify, plans,
     state::{Job, Worker},
     systemd::{Phase, ServiceManager},
@@ -82,9 +83,6 @@ use upgrade::Upgrades;
 
 /// How long to wait for ZooKeeper to close the session.
 const FAREWELL: Duration = Duration::from_secs(2);
-
-/// How long to wait for processes of an earlier worker to end.
-const SWEEP_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long the last lines may take: those of jobs at the end, those of the log after a panic.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -130,6 +128,9 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
         // The start is dropped, and leaves nothing behind.
         name = signals.next(), if !is_resumed => {
             tracing::info!(signal = name, "stopped during the start");
+            if config.jobs.iter().any(|job| job.spec.standby.is_some()) {
+                left::end_all(&config).await;
+            }
             return Ok(());
         }
         started = start(&config, beginning) => started,
@@ -149,7 +150,8 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     if let Some(exposed) = config.zookeeper.plain_password() {
         tracing::warn!("{exposed}");
     }
-    let (Opened { lock, memory, listener, connections, upgrades }, resumed) = open(config, beginning).await?;
+    let (Opened { lock, left, memory, listener, connections, upgrades }, resumed) =
+        open(config, beginning).await?;
     let mut background = JoinSet::new();
     let (replace, mut next) = mpsc::channel(1);
     let http = HttpPort { port: port(config, listener.as_ref())?, upgrades: Arc::clone(&upgrades), replace };
@@ -185,7 +187,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
         };
         let (present, config, overlays) = PresentConfig::first(config, &session, &incarnation).await?;
         worker.set_config(config.clone());
-        let here = Here { lock: &lock, memory: &memory, http, incarnation, again };
+        let here = Here { lock: &lock, left, memory: &memory, http, incarnation, again };
         let parts = join((&config, &overlays), &session, &worker, here, &mut background).await?;
         Ok((present, parts))
     };
@@ -204,6 +206,8 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
 /// What a worker has of this node before it connects.
 struct Opened {
     lock: StateLock,
+    /// The standbys that have outlived the last worker.
+    left: Vec<LeftRun>,
     memory: Memory,
     /// `None` as long as another program listens there.
     listener: Option<TcpListener>,
@@ -235,12 +239,15 @@ async fn open(config: &Config, beginning: Beginning) -> Result<(Opened, Option<H
         }
     };
     // The jobs of a worker that continues are no left-overs.
-    let is_gone = resumed.is_some() || sweep(&lock).await;
+    let (is_gone, left) = match resumed {
+        Some(_) => (true, Vec::new()),
+        None => left::sweep(config, &lock).await?,
+    };
     let memory = Memory::beside(lock.path(), is_gone);
     let listener = first_listener(&config.http.listen, inherited).await?;
     let upgrades = Upgrades::new(&lock, !is_fixed).map(Arc::new);
     let upgrades = upgrades.map_err(|e| Error::Internal(format!("can't prepare for upgrades: {e}")))?;
-    Ok((Opened { lock, memory, listener, connections, upgrades }, resumed))
+    Ok((Opened { lock, left, memory, listener, connections, upgrades }, resumed))
 }
 
 /// The worker, and the tasks that it has from its start on.
@@ -291,18 +298,6 @@ async fn acquire(config: &Config) -> Result<StateLock, Error> {
     let lock = StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await?;
     emergencies.refuse(&config.jobs)?;
     Ok(lock)
-}
-
-/// Ends what an earlier worker has left behind. Returns whether nothing of it is left.
-async fn sweep(lock: &StateLock) -> bool {
-    let swept = job_guard::sweep(&job::new_guards().lock(lock.clone()), BootTime::now() + SWEEP_WITHIN).await;
-    if let Err(left) = &swept {
-        tracing::error!(
-            "an earlier worker and its guard were killed together, and its job may still run: {left}; \
-            this worker waits for the session of the earlier one to end"
-        );
-    }
-    swept.is_ok()
 }
 
 /// Ends this process without closing the session: its jobs run, and only their guards know when none is left. They end

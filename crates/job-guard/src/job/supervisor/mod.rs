@@ -75,12 +75,14 @@ pub(super) struct Supervisor {
     is_process: bool,
 }
 
-/// A run of the program that is ready, from the program before this one.
+/// A run of the program, from the program before this one or from an earlier process.
 struct Adopted {
     guarded: Guarded,
     copying: Copying,
     restarts: RestartState,
     notify: Option<NotifySocket>,
+    /// Whether it is to be probed.
+    is_starting: bool,
 }
 
 /// What the task behind a run gets.
@@ -191,7 +193,7 @@ impl Supervisor {
     pub(super) fn adopt(
         task: RunTask,
         guards: Guards,
-        RunState { program, restarts, .. }: RunState,
+        RunState { program, restarts, is_starting, .. }: RunState,
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<Supervisor> {
         let others =
@@ -204,7 +206,7 @@ impl Supervisor {
         let notify = notify.map(|name| NotifySocket::adopt(next()?, name)).transpose()?;
         let guarded = Guarded::adopt(&guards, guard, socket)?;
         let copying = output::adopt(task.jobs.clone(), &guards, output, pipe)?;
-        let adopted = Some(Adopted { guarded, copying, restarts, notify });
+        let adopted = Some(Adopted { guarded, copying, restarts, notify, is_starting });
         Ok(Supervisor { adopted, ..Supervisor::new(task, guards) })
     }
 

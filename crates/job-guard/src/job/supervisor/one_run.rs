@@ -156,17 +156,26 @@ impl Supervisor {
         self.see_through(guarded, run).await
     }
 
-    /// Continues a run that is ready.
+    /// Continues a run whose program runs.
     async fn run_adopted(&mut self, adopted: Adopted) -> Ended {
-        let Adopted { guarded, copying, restarts, notify } = adopted;
+        let Adopted { guarded, copying, restarts, notify, is_starting } = adopted;
         let policy = Machine::new(self.job.restart, self.job.exit_codes.clone());
         self.machine = policy.with_restarts(restarts);
         self.tell(Event::Start);
-        self.tell(Event::Ready);
         let mut run = Run { main: guarded.main(), copying: Some(copying), notify, ..Run::default() };
+        if is_starting {
+            tracing::info!(
+                job = self.job.name,
+                pid = run.pid(),
+                "job has outlived the worker before this one"
+            );
+            self.probe_again(&mut run);
+        } else {
+            self.tell(Event::Ready);
+            tracing::info!(job = self.job.name, pid = run.pid(), "job runs on under the new program");
+            self.check_liveness(&mut run);
+        }
         self.publish(run.pid());
-        tracing::info!(job = self.job.name, pid = run.pid(), "job runs on under the new program");
-        self.check_liveness(&mut run);
         self.see_through(guarded, run).await
     }
 
@@ -210,6 +219,7 @@ impl Supervisor {
             stop_signal: job.stop_signal,
             stop_timeout_ms: u64::try_from(job.stop_timeout.as_millis()).unwrap_or(u64::MAX),
             freezes: job.freezes,
+            outlives: job.outlives.then(|| job.name.clone()),
             cgroup: self.guards.cgroup_of(&job.name),
             relays_output: true,
             limits: job.limits,
@@ -439,7 +449,7 @@ impl Supervisor {
                 job = self.job.name,
                 "the job has not ended: {lingering}; its end is not reported"
             ),
-            Report::Unlocked { .. } | Report::Starting | Report::Gone => {}
+            Report::Unlocked { .. } | Report::Starting | Report::Adopted { .. } | Report::Gone => {}
         }
     }
 
@@ -527,7 +537,7 @@ impl Supervisor {
             let notify = run.notify.as_ref().map(NotifySocket::hand_over).transpose();
             let (notify, ready) = notify.map_err(|error| error.to_string())?.unzip();
             let program = Some(ProgramState { guard, output: output.state, notify });
-            let state = RunState { program, restarts: self.machine.restart_state(), processes: Vec::new() };
+            let state = RunState { restarts: self.machine.restart_state(), ..RunState::of(program) };
             let descriptors = [socket, output.pipe].into_iter().chain(ready).collect();
             Ok(HandedRun { state, descriptors, held: vec![held, output.held] })
         };
