@@ -587,7 +587,9 @@ fn a_standby_outlives_its_worker_if_it_is_to_and_the_next_one_continues_and_prom
     let stage = Stage::new("/standbys-outlive");
     let promote = format!("job.orders.standby.promote={}", change("promote", "$DR_TERM"));
     let follow = format!("job.orders.standby.follow={}", change("follow", "$DR_LEADER $DR_TERM"));
-    let settings = [promote.as_str(), &follow, "job.orders.standby.outlives=true"];
+    // Longer than anything is waited for here.
+    let timeout = "zookeeper.session_timeout=10m";
+    let settings = [promote.as_str(), &follow, "job.orders.standby.outlives=true", timeout];
     let mut east = stage.standby_worker("east-1", "east", &settings);
     until("the first leads", || leads(&east));
     let mut west = stage.standby_worker("west-1", "west", &settings);
@@ -620,9 +622,9 @@ fn a_standby_outlives_its_worker_if_it_is_to_and_the_next_one_continues_and_prom
     west.signal(Signal::SIGKILL);
     west.ended();
     until("what was promoted ends with its worker", || !is_alive(standby));
+    until("the first leads again: the guard has closed the session", || leads(&east));
 
     // A worker that is stopped ends its standby, also one that it has only just found.
-    until("the first leads again", || leads(&east));
     let mut west = stage.standby_worker("west-1", "west", &settings);
     until("the standby is ready", || west.code("/standby") == 200);
     let standby = stage.standby_pid("west-1");

@@ -3,7 +3,8 @@
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSliceMut, Write as _};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::{fs::OpenOptionsExt as _, net::UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,7 +21,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, Shutdown, recvmsg, send, s
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::{self, Pid};
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{PidfdFlags, WaitOptions, pidfd_open, wait};
 use rustix::stdio::dup2_stdin;
 
 use super::cgroup::{self, Cgroup};
@@ -80,7 +81,7 @@ pub(super) fn run() -> ExitCode {
         }
     }
     let will = orders.will_of_the_dead();
-    let lock = launch.lock_from.zip(orders.lock()).map(|(worker, fd)| HeldLock { worker, fd });
+    let lock = orders.held_lock(launch.lock_from);
     if let (Some(lock), Some(record), Some(will)) = (lock, &launch.record, will) {
         lock.release(record, &will);
     }
@@ -339,7 +340,7 @@ impl<'a> GuardLoop<'a> {
         if !matches!(&self.main, Main::Launching(launched) if is_readable(launched.fd())) {
             return;
         }
-        match std::mem::replace(&mut self.main, Main::Ended) {
+        match mem::replace(&mut self.main, Main::Ended) {
             Main::Launching(launched) => {
                 let pid = launched.pid;
                 report(&match launched.outcome() {
@@ -407,7 +408,7 @@ impl<'a> GuardLoop<'a> {
     /// Does nothing unless something was frozen.
     fn thaw(&mut self) {
         self.freezer.thaw(self.cgroup.as_ref().map(Cgroup::dir));
-        if std::mem::take(&mut self.is_frozen) {
+        if mem::take(&mut self.is_frozen) {
             report(&Report::Thawed);
         }
     }
@@ -469,8 +470,19 @@ struct Orders {
     /// What has come with the first order: the member's lock, and the pipe for the output from a later worker. Numbers, so that
     /// nothing closes them but [`forget`](Orders::forget) and the end of the guard.
     descriptors: Vec<RawFd>,
-    /// The worker is a later one than that which has started this guard.
-    is_later: bool,
+    worker: Worker,
+}
+
+/// Who sends the orders.
+#[derive(Default)]
+enum Worker {
+    /// The one that has started this guard.
+    #[default]
+    First,
+    /// A later one, with its process id.
+    Later(i32, OwnedFd),
+    /// A later one whose death can't be noticed, or none.
+    Unknown,
 }
 
 impl Orders {
@@ -490,8 +502,7 @@ impl Orders {
     fn next(&mut self) -> Result<Option<Order>, super::protocol::Garbled> {
         loop {
             match self.lines.next()? {
-                // The death of a worker that was never its parent is not proved to this process.
-                Some(Order::Will(will)) => self.will = will.filter(|_| !self.is_later),
+                Some(Order::Will(will)) => self.will = will,
                 other => return Ok(other),
             }
         }
@@ -517,10 +528,20 @@ impl Orders {
         Some(output)
     }
 
-    /// Closes what the worker has sent, and forgets its will: the next one to be heard is a later one.
+    /// Closes what the worker has sent, and forgets it.
     fn forget(&mut self) {
         close(self.descriptors.drain(..));
-        (self.lines, self.will, self.is_later) = (Lines::default(), None, true);
+        (self.lines, self.will, self.worker) = (Lines::default(), None, Worker::Unknown);
+    }
+
+    /// The member's lock, with the worker that has it as well. `first`: the one that has started this guard.
+    fn held_lock(&mut self, first: Option<i32>) -> Option<HeldLock> {
+        let fd = self.lock()?;
+        match mem::replace(&mut self.worker, Worker::Unknown) {
+            Worker::First => Some(HeldLock { worker: first?, later: None, fd }),
+            Worker::Later(worker, handle) => Some(HeldLock { worker, later: Some(handle), fd }),
+            Worker::Unknown => None,
+        }
     }
 
     /// Ends a connection.
@@ -530,8 +551,13 @@ impl Orders {
     }
 
     /// Reads the orders of a worker that has connected.
-    fn open_from(&mut self, worker: Option<UnixStream>) {
-        self.open = worker.is_some_and(|worker| dup2_stdin(&worker).is_ok());
+    fn open_from(&mut self, worker: Option<(UnixStream, Pid)>) {
+        let Some((stream, pid)) = worker else { return };
+        self.open = dup2_stdin(&stream).is_ok();
+        let pid = pid.as_raw();
+        let handle =
+            rustix::process::Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        self.worker = handle.map_or(Worker::Unknown, |handle| Worker::Later(pid, handle));
     }
 
     /// Reads what is available without waiting.

@@ -4,7 +4,8 @@
 //! difference can be proved. The will is carried out only if all of this holds:
 //!
 //! * The socket to the worker is closed, and the worker is no longer the parent of this process: the kernel gives a process
-//!   another parent when no thread of its parent can run any more.
+//!   another parent when no thread of its parent can run any more. The kernel reports the same of a worker that has only continued
+//!   with this guard.
 //! * No other process has the member's lock. The worker has it, each of its guards (from its order to start until no process of
 //!   its job is left; an order on its way counts), and the next worker. So no guard has a job, or is about to start one.
 //! * The directory of records has none but those of guards that wait for the next worker. A guard that was killed leaves a record
@@ -14,7 +15,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd as _, OwnedFd, RawFd};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use boot_time::BootTime;
 use nix::unistd::{self, Pid};
 
-use super::{last_will::LastWill, waiting};
+use super::{guard_loop::is_readable, last_will::LastWill, waiting};
 
 /// How long to wait for the end of the worker: a process that is killed closes its descriptors one after the other, and its
 /// threads end after that.
@@ -33,10 +34,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The member's lock, as a guard has it from its worker.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct HeldLock {
     /// The worker's process id.
     pub(super) worker: i32,
+    /// The worker, if it is not the one that has started this guard.
+    pub(super) later: Option<OwnedFd>,
     /// The descriptor: a number, so that nothing closes it before the guard ends, or gives up the lock.
     pub(super) fd: RawFd,
 }
@@ -49,11 +52,19 @@ impl HeldLock {
         let _ = self.try_to_carry_out(record, will);
     }
 
+    /// Whether a thread of the worker can still run.
+    fn worker_lives(&self) -> bool {
+        match &self.later {
+            Some(worker) => !is_readable(worker.as_fd()),
+            None => Pid::parent().as_raw() == self.worker,
+        }
+    }
+
     fn try_to_carry_out(self, record: &Path, will: &LastWill) -> io::Result<()> {
         if self.is_due(record)? { will.carry_out() } else { Ok(()) }
     }
 
-    fn is_due(self, record: &Path) -> io::Result<bool> {
+    fn is_due(&self, record: &Path) -> io::Result<bool> {
         // The same file, even if its name is another one's by now, with a lock of its own.
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", self.fd));
         unistd::close(self.fd)?;
@@ -61,10 +72,10 @@ impl HeldLock {
     }
 
     /// Waits until the worker is dead and `file` is locked by this process alone. True for one guard of a worker.
-    fn is_last(self, file: &File) -> io::Result<bool> {
+    fn is_last(&self, file: &File) -> io::Result<bool> {
         let by = BootTime::now() + PATIENCE;
         let mut pause = FIRST_PAUSE;
-        while Pid::parent().as_raw() == self.worker || file.try_lock().is_err() {
+        while self.worker_lives() || file.try_lock().is_err() {
             if BootTime::now() >= by {
                 return Ok(false);
             }
@@ -97,6 +108,9 @@ fn is_empty(record: &Path) -> io::Result<bool> {
 mod tests {
     use std::os::fd::IntoRawFd;
     use std::path::PathBuf;
+    use std::process::Command;
+
+    use rustix::process::{PidfdFlags, pidfd_open};
 
     use super::*;
 
@@ -121,7 +135,7 @@ mod tests {
 
         /// As a guard receives it.
         fn guard(&self, worker: i32) -> HeldLock {
-            HeldLock { worker, fd: self.lock.try_clone().expect("dup").into_raw_fd() }
+            HeldLock { worker, later: None, fd: self.lock.try_clone().expect("dup").into_raw_fd() }
         }
 
         fn record(&self) -> PathBuf {
@@ -142,7 +156,10 @@ mod tests {
         assert!(!is_due(first, &record), "the second one has its job yet");
         assert!(is_due(second, &record));
         let late = File::open(state.dir.path().join("lock")).expect("the file").into_raw_fd();
-        assert!(!is_due(HeldLock { worker: DEAD, fd: late }, &record), "another one has done it");
+        assert!(
+            !is_due(HeldLock { worker: DEAD, later: None, fd: late }, &record),
+            "another one has done it"
+        );
     }
 
     #[test]
@@ -167,6 +184,25 @@ mod tests {
         let (guard, record) = (state.guard(DEAD), state.record());
         drop(state.lock);
         assert!(!is_due(guard, &record));
+    }
+
+    #[test]
+    fn the_will_of_a_worker_that_has_continued_with_a_guard_is_carried_out_once_it_is_dead() {
+        for is_dead in [false, true] {
+            let mut worker = Command::new("sleep").arg("1000").spawn().expect("it runs");
+            let pid = worker.id().cast_signed();
+            let state = State::of(pid);
+            let handle = pidfd_open(rustix::process::Pid::from_child(&worker), PidfdFlags::empty());
+            let guard = HeldLock { later: Some(handle.expect("a handle")), ..state.guard(pid) };
+            let record = state.record();
+            drop(state.lock);
+            if is_dead {
+                worker.kill().expect("it lives");
+            }
+            assert_eq!(is_due(guard, &record), is_dead);
+            let _ = worker.kill();
+            worker.wait().expect("its own child");
+        }
     }
 
     #[test]

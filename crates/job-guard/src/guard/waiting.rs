@@ -40,10 +40,10 @@ impl Waiting {
         Ok(Waiting(listener))
     }
 
-    /// The next process of the same user that has connected.
-    pub(super) fn accept(&self) -> Option<UnixStream> {
+    /// The next process of the same user that has connected, and its process id.
+    pub(super) fn accept(&self) -> Option<(UnixStream, Pid)> {
         match self.0.accept() {
-            Ok((stream, _)) => peer(&stream).ok().map(|_| stream),
+            Ok((stream, _)) => peer(&stream).ok().map(|peer| (stream, peer)),
             Err(error) => {
                 if error.kind() != io::ErrorKind::WouldBlock {
                     // No descriptor is left, and the next poll would not wait either.
