@@ -72,8 +72,7 @@ pub(super) async fn join(
     background: &mut JoinSet<()>,
 ) -> Result<Parts, Error> {
     let Here { lock, left, memory, http, incarnation, again } = here;
-    let (is_again, has_balanced) =
-        (again.is_some(), again.as_ref().is_some_and(|again| again.handed.balances));
+    let is_again = again.is_some();
     let mut again = Returning::new(again, left);
     check_timing(config, &incarnation, is_again)?;
     let guards = guards(config, session, worker, lock, background);
@@ -99,7 +98,7 @@ pub(super) async fn join(
     if config.node.site_check.is_some() {
         parts.check_site(config, is_again);
     }
-    let balancer = join_balancer(config, session, &mut parts, (is_again, has_balanced), background)?;
+    let balancer = join_balancer(config, session, &mut parts, again.handed.as_ref(), background)?;
     worker.joined(session.clone(), jobs, balancer);
     for job in worker.jobs() {
         let drills = Drills::of(worker, session, job)?;
@@ -268,18 +267,19 @@ fn avoid_leader_hosts(config: &Config, session: &Session, parts: &Parts, backgro
     }
 }
 
+/// `before`: the program before this one in this process.
 fn join_balancer(
     config: &Config,
     session: &Session,
     parts: &mut Parts,
-    (is_again, has_balanced): (bool, bool),
+    before: Option<&Handed>,
     background: &mut JoinSet<()>,
 ) -> Result<Option<Election>, Error> {
     let balances = config.jobs.iter().any(|job| job.policy.balance);
-    if !balances && !has_balanced {
+    if !balances && !before.is_some_and(|before| before.balances) {
         return Ok(None);
     }
-    let leftovers = if is_again { Leftovers::Remove } else { Leftovers::Wait };
+    let leftovers = if before.is_some() { Leftovers::Remove } else { Leftovers::Wait };
     let me = profile(config, parts.http.port);
     let (balancer, balanced) = balance::join(config, session, me, leftovers)?;
     if !balances {

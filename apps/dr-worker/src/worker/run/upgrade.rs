@@ -214,8 +214,7 @@ impl Upgrades {
             return Err(no_listener());
         }
         // Its znodes would be left in the session, and a new part in its election would wait for their end.
-        let mut removed = worker.jobs().iter().filter(|job| job.is_removed());
-        if let Some(job) = removed.find(|job| !job.has_left()) {
+        if let Some(job) = worker.jobs().iter().find(|job| job.is_leaving()) {
             return Err(not_now(format!("job {}: this member leaves its election", job.slot.name())));
         }
         let jobs: Vec<_> = worker.lasting_jobs().collect();

@@ -7,10 +7,7 @@ mod vacancy;
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 
 use election_core::{Election, status::Role};
@@ -68,35 +65,54 @@ pub(super) struct Job {
     pub(super) slots: usize,
     /// How long it has been without a READY leader.
     pub(super) vacancy: Arc<Vacancy>,
-    /// Whether it leaves, or has left, because the configuration has it no more.
-    removed: AtomicBool,
-    /// Whether it has left.
-    left: AtomicBool,
+    removal: Mutex<Removal>,
+}
+
+/// What becomes of a job that the configuration has no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Removal {
+    /// The configuration has it.
+    #[default]
+    None,
+    /// This member leaves its election.
+    Leaving,
+    /// Nothing of it remains.
+    Left,
 }
 
 impl Job {
     pub(super) fn new(election: Election, slot: Arc<JobSlot>, slots: usize, vacancy: Arc<Vacancy>) -> Self {
-        Self { election, slot, slots, vacancy, removed: AtomicBool::new(false), left: AtomicBool::new(false) }
+        Self { election, slot, slots, vacancy, removal: Mutex::default() }
     }
 
     /// Whether it leaves, or has left, because the configuration has it no more.
     pub(super) fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
+        *self.removal.lock() != Removal::None
+    }
+
+    /// Whether it leaves, and something of it remains.
+    pub(super) fn is_leaving(&self) -> bool {
+        *self.removal.lock() == Removal::Leaving
     }
 
     /// Whether it has left, so that nothing of it remains.
     pub(super) fn has_left(&self) -> bool {
-        self.left.load(Ordering::Acquire)
+        *self.removal.lock() == Removal::Left
     }
 
     /// It has left for good.
     pub(super) fn set_left(&self) {
-        self.left.store(true, Ordering::Release);
+        *self.removal.lock() = Removal::Left;
     }
 
     /// It is about to leave for good. Returns whether it was not before.
     pub(super) fn remove(&self) -> bool {
-        !self.removed.swap(true, Ordering::AcqRel)
+        let mut removal = self.removal.lock();
+        let is_new = *removal == Removal::None;
+        if is_new {
+            *removal = Removal::Leaving;
+        }
+        is_new
     }
 }
 
