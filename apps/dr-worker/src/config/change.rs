@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Config, JobConfig, KEYS, Problem, Problems,
-    key::{Effect, find},
+    key::{Effect, FoundKey, find},
+    origin_of,
     tree::{Node, Origin, Value},
 };
 use crate::typed::Typed;
@@ -39,9 +40,17 @@ pub(super) fn effect(steps: &[String]) -> Effect {
     find(&KEYS, steps).and_then(|found| found.effect).unwrap_or(Effect::WorkerRestart)
 }
 
-/// Why a change of this key needs a restart of the worker; empty if nothing is declared.
-fn reason(key: &str) -> &'static str {
-    find(&KEYS, &steps(key)).filter(|found| !found.is_table).map_or("", |found| found.reason)
+/// What is declared of this key, if it has a value.
+fn declared(key: &str) -> Option<FoundKey> {
+    find(&KEYS, &steps(key)).filter(|found| !found.is_table)
+}
+
+/// The job that a key belongs to.
+fn job_of(key: &str) -> Option<String> {
+    match &steps(key)[..] {
+        [first, job, ..] if first == "job" => Some(job.clone()),
+        _ => None,
+    }
 }
 
 /// A key whose value has changed.
@@ -63,11 +72,7 @@ impl KeyChange {
     }
 
     fn of(key: String, effect: Effect) -> Self {
-        let job = match &steps(&key)[..] {
-            [first, job, ..] if first == "job" => Some(job.clone()),
-            _ => None,
-        };
-        Self { key, job, effect }
+        Self { job: job_of(&key), key, effect }
     }
 }
 
@@ -84,13 +89,11 @@ impl fmt::Display for KeyChange {
             (Effect::Handover, _) => write!(f, "{key}: applies when the worker has executed itself"),
             (Effect::WorkerRestart, _) => {
                 // An upgrade refuses a configuration without a job that runs.
-                let upgrade =
-                    if job.is_some() && steps(key).len() == 2 { "" } else { "`dr-worker upgrade` or " };
-                write!(f, "{key}: needs {upgrade}a restart of the worker")?;
-                match reason(key) {
-                    "" => Ok(()),
-                    reason => write!(f, ": {reason}"),
-                }
+                let (is_fixed, reason) =
+                    declared(key).map_or((true, ""), |found| (found.is_fixed, found.reason));
+                let upgrade = if is_fixed { "" } else { "`dr-worker upgrade` or " };
+                let colon = if reason.is_empty() { "" } else { ": " };
+                write!(f, "{key}: needs {upgrade}a restart of the worker{colon}{reason}")
             }
         }
     }
@@ -131,6 +134,42 @@ impl Config {
             }
             Err(problems) => Err(problems.and(Problem::with_source("reload", message))),
         }
+    }
+}
+
+/// The values that a worker keeps as long as it runs, also through an upgrade in place, by key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FixedValues(BTreeMap<String, String>);
+
+impl FixedValues {
+    /// Those of a configuration, and of these of its jobs.
+    pub(crate) fn of(config: &Config, is_of: impl Fn(&str) -> bool) -> Self {
+        let is_fixed = |key: &str| declared(key).is_some_and(|found| found.is_fixed);
+        let is_kept = |key: &str| is_fixed(key) && job_of(key).is_none_or(|job| is_of(&job));
+        let kept = config.shown.iter().filter(|shown| is_kept(&shown.key));
+        Self(kept.map(|shown| (shown.key.clone(), shown.value.clone())).collect())
+    }
+
+    /// Whether a configuration has the same, and no job is missing.
+    ///
+    /// # Errors
+    /// What has changed.
+    pub(crate) fn fit(&self, config: &Config) -> Result<(), Problems> {
+        let Self(present) = Self::of(config, |_| true);
+        let problem = |(key, was): (&String, &String)| match present.get(key) {
+            Some(is) if is == was => None,
+            Some(is) => {
+                let message = format!("was {was} and is {is}: restart the worker to change it");
+                Some(Problem::with_key(origin_of(&config.shown, key), key.as_str(), message))
+            }
+            None => {
+                let message = "it is missing: reload the configuration (SIGHUP) first, which has the worker leave its \
+                               election, or restart the worker";
+                let key = job_of(key).map_or_else(|| key.clone(), |job| KeyChange::of_job(&job).key);
+                Some(Problem::with_key(&Origin::BuiltIn, key, message))
+            }
+        };
+        Problems::none_of(self.0.iter().filter_map(problem).collect())
     }
 }
 

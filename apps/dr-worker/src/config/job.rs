@@ -24,7 +24,7 @@ table! {
         /// How the leader is found: "elector" (by the policy), "queue" (the member that has waited longest)
         /// or "single" (the fastest member).
         /// Only "elector" has policies and switchovers. All workers of a job must use the same.
-        pub recipe: Recipe = Recipe::Elector => value().worker("members with different recipes could both lead");
+        pub recipe: Recipe = Recipe::Elector => value().worker("members with different recipes could both lead").fixed();
         /// Whether the job's resource refuses fencing tokens older than the newest it has seen. The ledger's stores do.
         pub fenced: bool = false => value().worker(UNDER_WAY).set("true");
         /// Load of the job on the node that leads it, for the stage "capacity".

@@ -50,6 +50,7 @@ impl Key {
     pub(super) fn under(mut self, terms: &Terms) -> Self {
         if self.terms.effect.is_none() {
             (self.terms.effect, self.terms.reason) = (terms.effect, terms.reason);
+            self.terms.is_fixed = terms.is_fixed;
         }
         self.terms.reach = self.terms.reach.or(terms.reach);
         if self.terms.kinds.is_empty() {
@@ -129,6 +130,8 @@ pub(super) struct Terms {
     pub(super) effect: Option<Effect>,
     /// Why a change takes a restart of the worker, if it does.
     pub(super) reason: &'static str,
+    /// Whether an upgrade in place is refused when it has changed.
+    pub(super) is_fixed: bool,
     /// What an overlay may do; `None`: as for the table that it is in.
     pub(super) reach: Option<Reach>,
     /// The kinds of its table that have it; empty: all.
@@ -173,6 +176,7 @@ pub(super) enum Reach {
 pub(super) struct FoundKey {
     pub(super) effect: Option<Effect>,
     pub(super) reason: &'static str,
+    pub(super) is_fixed: bool,
     pub(super) reach: Reach,
     /// Whether there are declared keys below it.
     pub(super) is_table: bool,
@@ -180,13 +184,15 @@ pub(super) struct FoundKey {
 
 /// Looks a key up, by the names in it. What is below a value belongs to it.
 pub(super) fn find(keys: &[Key], steps: &[String]) -> Option<FoundKey> {
-    let mut found = FoundKey { effect: None, reason: "", reach: Reach::Program, is_table: true };
+    let mut found =
+        FoundKey { effect: None, reason: "", is_fixed: false, reach: Reach::Program, is_table: true };
     let mut inside = keys;
     for step in steps {
         let named = inside.iter().find(|key| key.name == step);
         let key = named.or_else(|| inside.iter().find(|key| key.name == ANY))?;
         if key.terms.effect.is_some() {
             (found.effect, found.reason) = (key.terms.effect, key.terms.reason);
+            found.is_fixed = key.terms.is_fixed;
         }
         found.reach = key.terms.reach.unwrap_or(found.reach);
         match &key.of {

@@ -58,6 +58,7 @@ use strategies::{Registry, other_jobs::OtherJobs};
 pub use crate::tls::{PairFiles, TlsFiles};
 pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
+pub(crate) use change::FixedValues;
 pub use change::KeyChange;
 pub use dates::Dates;
 pub use drill_orders::{DrillConfig, JobDrill, Rehearsal};

@@ -26,7 +26,7 @@ table! {
         /// Unique id of this worker: at most 128 letters (A to z), digits, '.', '_' and '-', not beginning with '.' or '-'; so are
         /// the names of sites and jobs. A second worker with the same id exits with code 75 while the first one lives. Default:
         /// the host name.
-        pub id: MemberId = MemberId::new("unset").expect("it is a name") => derived().worker(IDENTITY).example("\"east-1\"");
+        pub id: MemberId = MemberId::new("unset").expect("it is a name") => derived().worker(IDENTITY).fixed().example("\"east-1\"");
         /// Site of this worker. See east.toml and west.toml.
         pub site: SiteId = SiteId::new("unset").expect("it is a name") => required(
             "the name of this node's site, such as \"east\""
@@ -36,7 +36,7 @@ table! {
             (!is_host(address)).then(|| format!("{address:?} is not the name or address of a host"))
         });
         /// Directory for locks and the records of running jobs. It must be on a local disk.
-        pub state_dir: PathBuf = "/var/lib/dr-worker".into() => value().worker("it has the lock and the records of what runs");
+        pub state_dir: PathBuf = "/var/lib/dr-worker".into() => value().worker("it has the lock and the records of what runs").fixed();
         /// Tie-breaker between members that are equal otherwise: the higher value leads. A member with 0 or less leads only when
         /// an operator names it.
         pub priority: i64 = 1 => value().applied();

@@ -143,6 +143,12 @@ impl<F> Rule<F> {
         self
     }
 
+    /// Only a restart of the worker changes it: an upgrade in place is refused.
+    pub(super) fn fixed(mut self) -> Self {
+        self.terms.is_fixed = true;
+        self
+    }
+
     /// What an overlay may do with it, where that is not [`Reach::Program`].
     pub(super) fn overlay(mut self, reach: Reach) -> Self {
         self.terms.reach = Some(reach);

@@ -40,7 +40,7 @@ table! {
             "[\"127.0.0.1:8080\", \"127.0.0.1:8081\", \"127.0.0.1:8082\"]"
         );
         /// Parent znode of all elections: /dr/orders, ...
-        pub root: String = "/dr".to_owned() => value().worker("the elections of this worker are there").check(|root: &String| {
+        pub root: String = "/dr".to_owned() => value().worker("the elections of this worker are there").fixed().check(|root: &String| {
             election_core::Paths::new(root, "x").err().map(|wrong| wrong.to_string())
         });
         // Below 1.5 s a session cannot be kept over one lost packet's repetition.

@@ -19,6 +19,7 @@ fn each_change_says_what_it_needs() {
             "job.orders.restart.max=7",
             "http.listen=127.0.0.1:1",
             "zookeeper.root=/other",
+            "zookeeper.tick_time=1s",
             "job.orders.hooks.prepare.command=[\"true\"]",
             "job.bills.command=[\"true\"]",
         ],
@@ -35,10 +36,40 @@ fn each_change_says_what_it_needs() {
             "job.orders.hooks.prepare.timeout: applied",
             "job.orders.restart.max: applied",
             "policy.sites: applied",
-            "zookeeper.root: needs `dr-worker upgrade` or a restart of the worker: the elections of this worker are there",
+            "zookeeper.root: needs a restart of the worker: the elections of this worker are there",
+            "zookeeper.tick_time: needs `dr-worker upgrade` or a restart of the worker: the session was opened with it",
         ]
     );
     assert_eq!(reloaded(&[], &[]).unwrap().1, [""; 0]);
+}
+
+#[test]
+fn an_upgrade_refuses_what_is_said_to_need_a_restart_alone() {
+    let load =
+        |sets: &[&str]| sets.iter().fold(Given::file(SMALL), |given, set| given.set(set)).load().unwrap();
+    let old = load(&["job.bills.command=[\"true\"]"]);
+    let kept = FixedValues::of(&old, |_| true);
+    let refused = |sets: &[&str]| kept.fit(&load(sets)).err().map(|problems| problems.to_string());
+    let bills = "job.bills.command=[\"true\"]";
+    assert_eq!(refused(&[bills, "zookeeper.tick_time=1s", "job.mail.command=[\"true\"]"]), None);
+    let problems = refused(&[
+        "job.orders.recipe=queue",
+        "node.id=east-9",
+        "node.state_dir=/tmp/other",
+        "zookeeper.root=/other",
+    ])
+    .unwrap();
+    for part in [
+        "job.bills: it is missing: reload",
+        "job.orders.recipe: was \"elector\" and is \"queue\": restart the worker",
+        "node.id: was ",
+        "node.state_dir: was ",
+        "zookeeper.root: was \"/dr\" and is \"/other\"",
+    ] {
+        assert!(problems.contains(part), "{part}: {problems}");
+    }
+    // What runs no more is not compared.
+    assert!(FixedValues::of(&old, |job| job != "bills").fit(&load(&[])).is_ok());
 }
 
 #[test]

@@ -29,36 +29,39 @@ source.
 
 ## What needs a restart of the worker
 
-`dr-worker upgrade` applies these without a stop of the jobs, except `node.id`, `node.state_dir`, `zookeeper.root` and the recipe of a
-job.
-
-| keys | reason |
-|---|---|
 "#;
 
 /// The keys that need a restart of the worker, by the reason; of a table whose keys have one reason, the table.
 fn restarts(found: &[(String, Json)]) -> String {
     let (mut reasons, mut tables) = (Vec::<(&str, Vec<String>)>::new(), Vec::<(String, &str)>::new());
+    let mut fixed = Vec::new();
     for (path, _) in found {
         let steps: Vec<_> = path.split('.').map(str::to_owned).collect();
         let Some(key) = find(&KEYS, &steps).filter(|key| key.effect == Some(Effect::WorkerRestart)) else {
             continue;
         };
         assert!(!key.reason.is_empty(), "{path} needs a restart of the worker, and no reason is declared");
+        let name = format!("`{}`", path.replace('*', "NAME"));
+        if key.is_fixed {
+            fixed.push(name.clone());
+        }
         if tables.iter().any(|(table, reason)| path.starts_with(table.as_str()) && *reason == key.reason) {
             continue;
         }
         if key.is_table {
             tables.push((format!("{path}."), key.reason));
         }
-        let name = format!("`{}`", path.replace('*', "NAME"));
         match reasons.iter_mut().find(|(reason, _)| *reason == key.reason) {
             Some((_, names)) => names.push(name),
             None => reasons.push((key.reason, vec![name])),
         }
     }
     let rows = reasons.iter().map(|(reason, names)| format!("| {} | {reason} |\n", names.join(", ")));
-    rows.collect()
+    format!(
+        "`dr-worker upgrade` applies these without a stop of the jobs, except {}.\n\n| keys | reason |\n|---|---|\n{}",
+        fixed.join(", "),
+        rows.collect::<String>()
+    )
 }
 
 /// A part of the configuration that has a heading of its own, and the key in it.

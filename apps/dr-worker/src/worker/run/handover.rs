@@ -196,9 +196,8 @@ async fn execute_itself(
     if let Err(why) = upgrades.may_execute(worker) {
         return Attempted::Reload(wanted, (Progress::Refused, why));
     }
-    let mut kept = ResumeQuestion::about(worker);
-    kept.jobs.retain(|name, _| wanted.base.jobs.iter().any(|job| job.name() == name));
-    if let Err(why) = kept.fits(&wanted.base) {
+    let kept = ResumeQuestion::about(worker, worker.lasting_jobs().filter(|job| wanted.has(job)));
+    if let Err(why) = kept.fixed.fit(&wanted.base) {
         return Attempted::Reload(wanted, (Progress::Refused, why.to_string()));
     }
     let is_run = |job: &&JobConfig| !worker.lasting_jobs().any(|run| run.slot.name() == job.name());

@@ -138,7 +138,7 @@ impl Upgrades {
             Err(error) => return (Progress::Refused, format!("this program's file is unknown: {error}")),
         };
         let asked = version_of(file);
-        let (version, files) = match ResumeQuestion::about(worker).ask(file).await {
+        let (version, files) = match ResumeQuestion::about(worker, worker.lasting_jobs()).ask(file).await {
             Ok(answer) => answer,
             Err(refusal) => return refusal,
         };

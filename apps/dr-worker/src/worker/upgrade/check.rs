@@ -8,7 +8,7 @@
 //! can't be executed, another program, one that does not know the format, and a configuration that it refuses are all found
 //! before anything is given up. Its answer has what it has read, so that the same is [used](crate::checked) later.
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path, time::Duration};
+use std::{ffi::OsString, path::Path, time::Duration};
 
 use job_guard::Exit;
 use serde::{Deserialize, Serialize};
@@ -16,11 +16,14 @@ use serde::{Deserialize, Serialize};
 use super::{FORMAT, report::Progress};
 use crate::{
     checked::Files,
-    config::Config,
+    config::{Config, FixedValues},
     connect::Servers,
     error::{Error, ExitCode},
     program::program,
-    worker::{job::ask_program, state::Worker},
+    worker::{
+        job::ask_program,
+        state::{Job, Worker},
+    },
 };
 
 /// The option of `run` with the question.
@@ -38,15 +41,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResumeQuestion {
     pub(crate) format: u32,
-    #[serde(default)]
-    pub(crate) member: String,
-    #[serde(default)]
-    pub(crate) root: String,
-    #[serde(default)]
-    pub(crate) state_dir: String,
-    /// Each with its recipe.
-    #[serde(default)]
-    pub(crate) jobs: BTreeMap<String, String>,
+    pub(crate) fixed: FixedValues,
 }
 
 /// The new program can continue.
@@ -67,56 +62,10 @@ impl ResumeAnswer {
 }
 
 impl ResumeQuestion {
-    /// About this worker, without the jobs that it leaves or has left.
-    pub(in crate::worker) fn about(worker: &Worker) -> Self {
-        let config = worker.config();
-        let lasts = |name: &str| worker.lasting_jobs().any(|job| job.slot.name() == name);
-        Self {
-            format: FORMAT,
-            member: config.node.id.to_string(),
-            root: config.zookeeper.root.clone(),
-            state_dir: config.node.state_dir.display().to_string(),
-            jobs: (config.jobs.iter().filter(|job| lasts(job.name())))
-                .map(|job| (job.name().to_owned(), job.recipe.as_str().to_owned()))
-                .collect(),
-        }
-    }
-
-    /// Whether a program with this configuration can continue.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(in crate::worker) fn fits(&self, config: &Config) -> Result<(), Error> {
-        let changed = |key, was: &str, is: &str| {
-            let message = format!("was {was:?} and is {is:?}: restart the worker to change it");
-            Err(Error::Setting { key, message })
-        };
-        let state_dir = config.node.state_dir.display().to_string();
-        for (key, was, is) in [
-            ("node.id", &self.member, config.node.id.as_str()),
-            ("zookeeper.root", &self.root, &config.zookeeper.root),
-            ("node.state_dir", &self.state_dir, &state_dir),
-        ] {
-            if was != is {
-                return changed(key, was, is);
-            }
-        }
-        for (name, recipe) in &self.jobs {
-            match config.jobs.iter().find(|job| job.name() == name) {
-                None => {
-                    let message = format!(
-                        "{name:?} is missing: reload the configuration (SIGHUP) first, which has the worker leave its \
-                         election, or restart the worker"
-                    );
-                    return Err(Error::Setting { key: "job", message });
-                }
-                Some(job) if job.recipe.as_str() != recipe => {
-                    return changed("job.NAME.recipe", recipe, job.recipe.as_str());
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(())
+    /// About this worker, and these of its jobs.
+    pub(in crate::worker) fn about<'a>(worker: &Worker, jobs: impl Iterator<Item = &'a Job>) -> Self {
+        let jobs: Vec<_> = jobs.map(|job| job.slot.name()).collect();
+        Self { format: FORMAT, fixed: FixedValues::of(&worker.config(), |job| jobs.contains(&job)) }
     }
 
     /// Asks the program at `file`. Returns its version, and the files of the configuration that it has checked.
@@ -170,7 +119,7 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<ResumeAnswer, Er
             program()
         )));
     }
-    asked.fits(config)?;
+    asked.fixed.fit(config)?;
     can_connect(config)?;
     Ok(ResumeAnswer { continues: FORMAT, version: version.to_owned(), files: Files::new() })
 }
