@@ -165,6 +165,59 @@ fn a_reload_begins_and_ends_and_a_refused_one_stays_in_the_status() {
     manager.until(|message| message.starts_with("STATUS=leads ") && message.contains("bills"));
 }
 
+/// As systemd waits for them, which sends its signal while the worker waits for rest, or executes itself.
+#[test]
+fn a_reload_that_comes_during_a_handover_begins_and_ends_as_well() {
+    let (server, dir) = (server(), tempfile::tempdir().expect("a directory"));
+    let manager = Manager::at(&dir.path().join("notify"));
+    let (file, ready) = (dir.path().join("worker.toml"), dir.path().join("ready"));
+    let job = |name: &str| format!("[job.{name}]\ncommand = [\"sleep\", \"600\"]\nstop_timeout = \"1s\"\n");
+    let ready_check = format!("ready = {{ kind = \"exec\", command = [\"test\", \"-f\", {ready:?}] }}\n");
+    let slow = job("bills") + &ready_check;
+    fs::write(&file, &slow).expect("a file");
+    let mut command = worker(&server.connect_string(), dir.path(), &manager);
+    let worker = Running::start(command.arg("--config").arg(&file));
+    manager.until(|message| message.starts_with("STATUS=") && message.contains("takes over bills"));
+    let reload = |text: &str| {
+        fs::write(&file, text).expect("a file");
+        worker.signal(Signal::SIGHUP);
+    };
+    reload(&(slow.clone() + &job("mail")));
+    manager.until(|message| message.starts_with("STATUS=applies job.mail"));
+    reload("[job.orders]\nrestart = { maximum = 3 }\n");
+    // The takeover is over, so nothing holds the worker up any more.
+    fs::write(&ready, "").expect("a file");
+    manager.until(is("RELOADING=1"));
+    let refused = |message: &str| message.starts_with("STATUS=uses the old configuration: ");
+    let ended = manager.until(is("READY=1"));
+    if !ended.iter().any(|message| refused(message)) {
+        manager.until(refused);
+    }
+    until("the new job is led", || worker.code("/leader?job=mail") == 200);
+}
+
+#[test]
+fn no_reload_waits_for_the_end_of_a_removed_job() {
+    let (server, dir) = (server(), tempfile::tempdir().expect("a directory"));
+    let manager = Manager::at(&dir.path().join("notify"));
+    let file = dir.path().join("worker.toml");
+    let deaf = "trap '' TERM; while :; do sleep 0.05; done";
+    let slow = format!(
+        "[job.bills]\ncommand = [\"/bin/sh\", \"-c\", {deaf:?}]\nstop_timeout = \"1s\"\nplanned_stop_timeout = \"10m\"\n"
+    );
+    fs::write(&file, slow).expect("a file");
+    let mut command = worker(&server.connect_string(), dir.path(), &manager);
+    let worker = Running::start(command.arg("--config").arg(&file));
+    until("it is led", || worker.code("/leader?job=bills") == 200);
+    fs::write(&file, "").expect("a file");
+    for _ in 0..2 {
+        worker.signal(Signal::SIGHUP);
+        manager.until(is("RELOADING=1"));
+        manager.until(is("READY=1"));
+        until("it leaves", || worker.http("GET", "/status").1.contains("stepping-down"));
+    }
+}
+
 #[test]
 fn a_worker_that_is_stopped_shows_no_sign_of_life() {
     let (server, dir) = (server(), tempfile::tempdir().expect("a directory"));

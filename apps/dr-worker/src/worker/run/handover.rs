@@ -81,10 +81,10 @@ impl Handovers {
         self.attempt.is_some()
     }
 
-    /// What the last reload wants. Returns whether this process is to execute itself.
+    /// What the last reload wants. Returns whether this process is to execute itself, and waits for no removed job before.
     pub(super) fn want(&mut self, wanted: Option<Wanted>) -> bool {
         self.wanted = wanted.map(|wanted| (Arc::new(wanted), Instant::now()));
-        self.wanted.is_some()
+        self.wanted.is_some() && self.leaving.is_empty()
     }
 
     /// Waits until an attempt begins or is over. Returns whether a reload is as far as it comes for the moment.

@@ -339,6 +339,7 @@ impl Running {
             Handovers::new(Arc::clone(&self.upgrades), Arc::clone(&self.worker), self.session.clone());
         let mut reading = Reading::default();
         if self.reload_waits {
+            manager.reloading();
             reading.begin(sources);
         }
         let result = loop {

@@ -50,6 +50,7 @@ pub(super) struct ServiceManager {
     watchdog: Option<Duration>,
     /// What it knows.
     is_ready: bool,
+    is_reloading: bool,
     is_stopping: bool,
     status: String,
     is_unreachable: bool,
@@ -72,6 +73,7 @@ impl ServiceManager {
             socket,
             watchdog,
             is_ready: false,
+            is_reloading: false,
             is_stopping: false,
             status: String::new(),
             is_unreachable: false,
@@ -104,9 +106,7 @@ impl ServiceManager {
 
     /// The configuration is read again: systemd waits for [`reloaded`](Self::reloaded).
     pub(super) fn reloading(&mut self) {
-        if !self.is_ready {
-            return;
-        }
+        self.is_reloading = true;
         // systemd ignores a READY=1 that was sent before this time.
         let micros = clock_gettime(ClockId::CLOCK_MONOTONIC).map(|now| Duration::from(now).as_micros());
         match micros {
@@ -117,7 +117,8 @@ impl ServiceManager {
 
     /// The end of [`reloading`](Self::reloading). A configuration that is refused is no failure: the old one is in force.
     pub(super) fn reloaded(&mut self) {
-        // Sent again with the next status if the socket is full.
+        self.is_reloading = false;
+        // Sent with a later status if it does not take part yet, or if the socket is full.
         self.is_ready = self.is_ready && self.send("READY=1");
     }
 
@@ -133,7 +134,7 @@ impl ServiceManager {
         }
         match phase {
             Phase::Stopping(_) if !self.is_stopping => self.is_stopping = self.send("STOPPING=1"),
-            Phase::Running(worker) if !self.is_ready && worker.takes_part() => {
+            Phase::Running(worker) if !self.is_ready && !self.is_reloading && worker.takes_part() => {
                 self.is_ready = self.send("READY=1");
             }
             _ => {}
