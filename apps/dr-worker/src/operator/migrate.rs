@@ -161,7 +161,7 @@ impl Migration<'_> {
                 .map_or_else(String::new, |root| format!(", zookeeper.root = \"{root}\""));
             return Err(Error::NotNow(format!(
                 "prepared; no member there can lead {} yet. On the nodes that do not lead, set zookeeper.connect = \"{to}\"{root} \
-                 and restart the worker, one after the other; then run this command again. Nobody leads there before",
+                 and restart the worker, one after the other; then run this command again. No member leads there before",
                 jobs.join(", ")
             )));
         }

@@ -205,7 +205,7 @@ fn a_removed_job_is_handed_over_and_the_others_do_not_notice() {
     assert_eq!(east.code("/readiness"), 200);
     assert_eq!(east.code("/leader?job=bills"), 404);
 
-    // Nobody is left to take over: it is stopped, as at SIGTERM.
+    // No member is left to take over: it is stopped, as at SIGTERM.
     fs::write(&of_west, "").expect("a file");
     west.signal(Signal::SIGHUP);
     until("it has left too", || has_left(&west, "bills", 0));
