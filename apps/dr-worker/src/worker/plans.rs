@@ -28,7 +28,7 @@ use crate::{
         },
         operation::Author,
     },
-    config::{Config, DrillPlan, JobConfig, SitePlan},
+    config::{DrillPlan, SitePlan},
     error::Error,
     wall::unix_ms,
 };
@@ -129,7 +129,8 @@ impl JobDrills {
         let config = self.worker.config();
         let drills = config.drill.plans.iter().filter(|(_, plan)| plan.job == job.slot.name());
         let drills = drills.map(|(name, plan)| (name, plan.rules.check_every, Plan::Drill(plan)));
-        let sites = config.plans.iter().filter(|(_, plan)| evaluator(plan, &config) == Some(job.slot.name()));
+        let sites =
+            config.plans.iter().filter(|(_, plan)| evaluator(plan, &self.worker) == Some(job.slot.name()));
         let sites = sites.map(|(name, plan)| (name, plan.rules.check_every, Plan::Site(plan)));
         let plans: Vec<_> = drills.chain(sites).filter(|(_, every, _)| !every.is_zero()).collect();
         // A plan that was added is evaluated now.
@@ -170,7 +171,7 @@ impl JobDrills {
         };
         self.worker.retain_plans(|plan| {
             let known = config.plans.get(plan).filter(|known| !known.rules.check_every.is_zero());
-            let is_kept = known.and_then(|known| evaluator(known, &config)).is_some_and(leads);
+            let is_kept = known.and_then(|known| evaluator(known, &self.worker)).is_some_and(leads);
             if !is_kept {
                 measure_site(plan, None);
             }
@@ -229,9 +230,9 @@ enum Plan<'a> {
     Site(&'a SitePlan),
 }
 
-/// The job whose leader evaluates a plan of a site: its first one that this worker knows.
-fn evaluator<'a>(plan: &SitePlan, config: &'a Config) -> Option<&'a str> {
-    let jobs = config.jobs.iter().map(JobConfig::name);
+/// The job whose leader evaluates a plan of a site: its first one that this worker knows, and does not leave.
+fn evaluator<'a>(plan: &SitePlan, worker: &'a Worker) -> Option<&'a str> {
+    let jobs = worker.lasting_jobs().map(|job| job.slot.name());
     jobs.filter(|job| plan.jobs.is_empty() || plan.jobs.iter().any(|named| named == job)).min()
 }
 

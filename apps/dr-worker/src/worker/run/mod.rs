@@ -378,7 +378,10 @@ impl Running {
             Some(ended) = ends.join_next() => {
                 let (at, ended) = ended.unwrap_or((usize::MAX, Ended::EnginePanicked));
                 match ended {
-                    Ended::Left if self.worker.jobs().get(at).is_some_and(Job::is_removed) => continue,
+                    Ended::Left if self.worker.jobs().get(at).is_some_and(Job::is_removed) => {
+                        self.parts.left(at);
+                        continue;
+                    }
                     Ended::Left | Ended::HandedOver => Ok(()),
                     duplicate @ Ended::DuplicateMember { .. } => {
                         Err(Error::NotNow(format!("node.id: {duplicate}")))

@@ -47,7 +47,8 @@ pub(super) struct JobParts {
     pub(super) slot: Arc<JobSlot>,
     pub(super) prober: Prober,
     pub(super) measured: Arc<Measured>,
-    probing: Task,
+    /// None of these three once this member has left the election for good.
+    probing: Option<Task>,
     measuring: Option<Task>,
     checking: Option<Task>,
     /// Keeps the standby, and publishes its state.
@@ -59,7 +60,7 @@ impl JobParts {
     pub(super) fn start(slot: Arc<JobSlot>, prober: Prober, is_again: bool) -> Self {
         let spec = slot.spec();
         let measured = Arc::new(Measured::of(prober.election.clone()));
-        let probing = Task::spawn(probes::run(prober.clone()));
+        let probing = Some(Task::spawn(probes::run(prober.clone())));
         let mut parts =
             Self { slot, prober, measured, probing, measuring: None, checking: None, standing_by: None };
         parts.measuring = spec.measure.clone().map(|measure| parts.measure(measure));
@@ -98,6 +99,9 @@ impl JobParts {
         (was, is): (&JobConfig, &JobConfig),
         http_port: u16,
     ) {
+        if self.probing.is_none() {
+            return;
+        }
         self.slot.set_config(is);
         let settings = election(new, is, &self.prober.paths, &self.slot, http_port);
         self.prober.election.reconfigure(settings);
@@ -117,7 +121,7 @@ impl JobParts {
         let needs = needs(is);
         if self.prober.needs != needs || old.probes != new.probes {
             (self.prober.needs, self.prober.probes) = (needs, new.probes.clone());
-            self.probing = Task::spawn(probes::run(self.prober.clone()));
+            self.probing = Some(Task::spawn(probes::run(self.prober.clone())));
         }
     }
 }
@@ -137,6 +141,13 @@ impl Parts {
         let elections =
             self.jobs.iter().map(|parts| (parts.slot.name(), &parts.prober.election, &parts.prober.paths));
         self.following = following::follow(&self.others, session, &Others::wanted(&config.jobs), elections);
+    }
+
+    /// This member has left the election at this position for good.
+    pub(super) fn left(&mut self, at: usize) {
+        if let Some(parts) = self.jobs.get_mut(at) {
+            (parts.probing, parts.measuring, parts.checking) = (None, None, None);
+        }
     }
 
     /// Waits until another job has moved, or may have. Cancel safe.
