@@ -1,12 +1,13 @@
 //! SIGHUP with a change for which the worker executes itself: its jobs run on.
 
-use std::{fs, net::TcpStream, process::Command};
+use std::{fs, net::TcpStream, path::PathBuf, process::Command};
 
-use nix::sys::signal::Signal;
+use nix::{sys::signal::Signal, unistd::Pid};
 use serde_json::{Value, json};
 
 use crate::{
     reload::{File, config, effects, value},
+    standbys::is_alive,
     support::{
         Outcome, Running, request,
         stage::{Stage, leads, successors},
@@ -229,39 +230,116 @@ fn a_renamed_job_is_one_removed_and_one_added() {
     runs_on(&worker, "orders", before.as_ref());
 }
 
+/// A worker that leaves the election of a removed job, whose program ends once a file exists.
+struct Leaving<'a> {
+    file: File<'a>,
+    worker: Running,
+    /// What configured the job.
+    slow: String,
+    may_end: PathBuf,
+    /// The leaderships of the job that stays, and of the removed one.
+    before: [Option<[Value; 4]>; 2],
+}
+
+impl<'a> Leaving<'a> {
+    fn new(stage: &'a Stage) -> Self {
+        let may_end = stage.dir.path().join("may-end");
+        let script = format!(
+            "trap 'until [ -e {} ]; do sleep 0.05; done; exit 0' TERM; while :; do sleep 0.05; done",
+            may_end.display()
+        );
+        let slow = format!(
+            "[job.bills]\ncommand = [\"/bin/sh\", \"-c\", {script:?}]\nstop_timeout = \"1s\"\n\
+             planned_stop_timeout = \"10m\"\n"
+        );
+        let file = File::new(stage, &slow);
+        let worker = file.worker("east-1", "east");
+        let both = || ["orders", "bills"].map(|job| leadership(&worker, job));
+        until("both are led", || both().iter().all(Option::is_some));
+        let before = both();
+        file.write("");
+        worker.signal(Signal::SIGHUP);
+        until("it leaves", || status(&worker)["jobs"]["bills"]["role"] == "stepping-down");
+        Self { file, worker, slow, may_end, before }
+    }
+}
+
 #[test]
 fn a_job_that_is_configured_again_while_it_leaves_is_joined_again() {
     let stage = Stage::new("/reload-again");
-    let may_end = stage.dir.path().join("may-end");
-    let script = format!(
-        "trap 'until [ -e {} ]; do sleep 0.05; done; exit 0' TERM; while :; do sleep 0.05; done",
-        may_end.display()
-    );
-    let slow = format!(
-        "[job.bills]\ncommand = [\"/bin/sh\", \"-c\", {script:?}]\nstop_timeout = \"1s\"\n\
-         planned_stop_timeout = \"10m\"\n"
-    );
-    let file = File::new(&stage, &slow);
-    let worker = file.worker("east-1", "east");
-    until("both are led", || ["orders", "bills"].iter().all(|job| leadership(&worker, job).is_some()));
-    let before = [leadership(&worker, "orders"), leadership(&worker, "bills")];
-    file.write("");
-    worker.signal(Signal::SIGHUP);
-    until("it leaves", || status(&worker)["jobs"]["bills"]["role"] == "stepping-down");
+    let leaving = Leaving::new(&stage);
+    let Leaving { file, worker, slow, may_end, before } = &leaving;
     // Together with a key that needs a restart it stays away.
     file.write(&(slow.clone() + "[zookeeper]\ndriver = \"zookeeper-async\"\n"));
     worker.signal(Signal::SIGHUP);
     let both = pairs(&[("zookeeper.driver", "worker-restart"), ("job.bills", "worker-restart")]);
-    until("both need a restart", || effects(&reload(&worker)) == both);
+    until("both need a restart", || effects(&reload(worker)) == both);
     // What applies at once is not held up.
     file.write(&(slow.clone() + "[job.orders.restart]\nmax = 7\n"));
     worker.signal(Signal::SIGHUP);
-    until("it has read it", || value(&worker, "job.orders.restart.max") == "7");
-    fs::write(&may_end, "").expect("a file");
+    until("it has read it", || value(worker, "job.orders.restart.max") == "7");
+    fs::write(may_end, "").expect("a file");
     // With a newer token than it had.
     let token = |of: Option<[Value; 4]>| of.and_then(|[_, token, ..]| token.as_u64());
-    until("it is led again", || token(leadership(&worker, "bills")) > token(before[1].clone()));
+    until("it is led again", || token(leadership(worker, "bills")) > token(before[1].clone()));
+    runs_on(worker, "orders", before[0].as_ref());
+}
+
+#[test]
+fn a_worker_that_is_stopped_meanwhile_leaves_nothing_of_the_job() {
+    let stage = Stage::new("/reload-stopped");
+    let Leaving { mut worker, may_end, before, .. } = Leaving::new(&stage);
+    let jobs = before.iter().flatten().filter_map(|[_, _, pid, _]| pid.as_i64()?.try_into().ok());
+    let all: Vec<_> = jobs.map(Pid::from_raw).chain(worker.children()).collect();
+    assert_eq!(all.len(), 4, "two programs with a guard each");
+    worker.signal(Signal::SIGTERM);
+    fs::write(&may_end, "").expect("a file");
+    assert_eq!(worker.ended().code(), Some(0));
+    until("nothing is left", || !all.iter().any(|pid| is_alive(*pid)));
+    let list = stage.json(&["list", "--job", "bills"]);
+    assert_eq!(list["slots"][0]["leader"], Value::Null, "{list}");
+}
+
+#[test]
+fn an_upgrade_waits_for_a_removed_job() {
+    let stage = Stage::new("/reload-upgraded");
+    let Leaving { file, worker, may_end, before, .. } = Leaving::new(&stage);
+    let upgrade = || Outcome::of(file.command("east-1", "east").arg("upgrade"));
+    upgrade().assert(75, &["job bills: this member leaves its election"]);
+    fs::write(&may_end, "").expect("a file");
+    until("it has left", || has_left(&worker, "bills", 1));
+    // A machine with much work may refuse the first one.
+    until("it is upgraded", || upgrade().code == Some(0));
     runs_on(&worker, "orders", before[0].as_ref());
+    assert!(has_left(&worker, "bills", 1), "{}", status(&worker));
+}
+
+#[test]
+fn a_ready_standby_runs_on_when_its_section_changes_and_a_new_one_is_started() {
+    let stage = Stage::new("/reload-standby");
+    let standby = |stop_timeout: &str| {
+        format!(
+            "standby = {{ command = [\"sleep\", \"1000\"], stop_timeout = \"{stop_timeout}\", ready = {{ after = \"0s\" }} }}\n"
+        )
+    };
+    let file = File::new(&stage, &(job("bills") + &standby("1s")));
+    let east = file.worker("east-1", "east");
+    until("the first leads both", || ["orders", "bills"].iter().all(|job| leadership(&east, job).is_some()));
+    let west = file.worker("west-1", "west");
+    let ready = |job: &str| {
+        let standby = status(&west)["jobs"][job]["standby"].clone();
+        (standby["state"] == "running").then(|| standby["pid"].clone())
+    };
+    until("its standby is ready", || ready("bills").is_some());
+    let before = ready("bills");
+    file.write(&(job("bills") + &standby("2s") + "[job.orders]\n" + &standby("1s")));
+    west.signal(Signal::SIGHUP);
+    until("the new one is ready", || ready("orders").is_some());
+    until("the other one has run on", || ready("bills") == before);
+    assert_eq!(value(&west, "job.bills.standby.stop_timeout"), "\"2s\"");
+    let reloaded = settled(&west);
+    assert_eq!(reloaded["waits"], Value::Null);
+    assert!(effects(&reloaded).iter().all(|(_, effect)| effect == "applied"), "{reloaded}");
 }
 
 #[test]
