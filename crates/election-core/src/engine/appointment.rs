@@ -122,7 +122,8 @@ impl Core {
     /// Why this member, although it is first in line, leaves it to the elector who follows a lost leader.
     fn held_back(&self) -> Option<String> {
         let Recipe::Elector(strategy) = &self.config.recipe else { return None };
-        strategy.holds_back(&self.attributes(), Cause::LeaderLost)
+        let unfit = self.own.ill_health();
+        unfit.or_else(|| strategy.holds_back(&self.attributes(), Cause::LeaderLost))
     }
 
     /// The slot to step in for: this member is first in its line by ballot, its leader znode is free, and the member

@@ -85,6 +85,10 @@ fn add(total: &mut Summary, one: &Summary) {
     total.upgrades += one.upgrades;
     total.led_on += one.led_on;
     total.operations += one.operations;
+    total.standbys += one.standbys;
+    total.long_stops += one.long_stops;
+    total.overdue += one.overdue;
+    total.nobody += one.nobody;
 }
 
 /// What never happens in thousands of runs is not tested by them.
@@ -104,6 +108,8 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("sessions of dead workers that their guards closed", total.closed_by_guards),
         ("members that continued in another process", total.upgrades),
         ("leaders that did", total.led_on),
+        ("standbys that were started", total.standbys),
+        ("planned stops that took longer than a session lasts by itself", total.long_stops),
     ];
     let with_an_elector = [
         ("leaderships of other slots than the first", total.other_slots),
@@ -128,6 +134,8 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("sites that were gone back to for want of another", total.barred),
         ("decisions that were deleted", total.deleted),
         ("moves to somebody better", total.better),
+        ("releases that took too long", total.overdue),
+        ("times without a member that may lead", total.nobody),
     ];
     let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
     for (what, count) in everywhere.into_iter().chain(with_an_elector) {

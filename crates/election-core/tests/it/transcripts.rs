@@ -99,6 +99,7 @@ transcripts! {
     first_decision_without_a_ballot,
     leave_in_mid_first_decision,
     health_not_known_yet,
+    unfit_successor,
     queue_health_not_known_yet,
     claim_after_a_pause,
     late_decision,

@@ -28,6 +28,7 @@ mod model {
     mod runs;
     mod server;
     mod settings;
+    mod standby;
     mod steps;
     mod stopwatch;
     mod world;

@@ -26,6 +26,8 @@ use crate::{
 const FAILOVER: &[Ask] = &[ask(RequestKind::Failover, None, false)];
 const TO_B_THEN_FORCE: &[Ask] =
     &[ask(RequestKind::Switchover, Some("b"), false), ask(RequestKind::Failover, Some("a"), true)];
+const TO_C_AND_BACK: &[Ask] =
+    &[ask(RequestKind::Switchover, Some("c"), false), ask(RequestKind::Switchover, Some("a"), false)];
 const TWINS: &[(&str, &str)] = &[("a", "east"), ("b", "east")];
 
 /// The rules outside the engine.
@@ -132,6 +134,15 @@ fn missed(rule: &str) -> Without {
         "RanksAgain" => Breaks("at most one", Setting { liveness: false, ..QUEUE_OF_THREE }),
         "OlderReadings" => Breaks("others undisturbed", LATE),
         "DoubtedFirst" => Breaks("others undisturbed", SINGLE_LATE),
+        "FitSuccessor" => Breaks(
+            "fit when named",
+            Setting { standbys: true, once: true, ..new("", 2, 0, &[Fault::StandbyEnds, Crash]) },
+        ),
+        // Neither the elector nor the first in line, who keep their leases anyway.
+        "LeaseWhileStopping" => Breaks(
+            "planned stops have time",
+            Setting { standbys: true, members: THREE, asks: TO_C_AND_BACK, ..new("", 0, 0, &[]) },
+        ),
         _ => panic!("there is no run without the rule {rule}"),
     };
     settings.inside()

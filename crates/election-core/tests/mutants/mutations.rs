@@ -20,7 +20,7 @@ const fn rule(name: &'static str, edits: &'static [Edit]) -> Rule {
     Rule { name, edits }
 }
 
-pub(crate) const RULES: [Rule; 35] = [
+pub(crate) const RULES: [Rule; 37] = [
     // A leader stops as its lease nears its end.
     rule(
         "Lease",
@@ -354,6 +354,24 @@ pub(crate) const RULES: [Rule; 35] = [
     rule(
         "OlderReadings",
         &[("engine/core/seeing.rs", "if !self.reading.view.elected.is_newer_than(node)", "$0 || DROPPED")],
+    ),
+    // A successor that knows itself to be unfit leaves it to the elector who follows a lost leader.
+    rule(
+        "FitSuccessor",
+        &[(
+            "engine/appointment.rs",
+            "let unfit = self.own.ill_health();",
+            "$0 let unfit = unfit.filter(|_| !DROPPED);",
+        )],
+    ),
+    // A leader that stops as planned keeps its lease.
+    rule(
+        "LeaseWhileStopping",
+        &[(
+            "engine/leader/state.rs",
+            "!matches!(self, Self::Idle | Self::Cleaning | Self::Releasing(_))",
+            "$0 && !(DROPPED && matches!(self, Self::Stopping(_)))",
+        )],
     ),
     // A leader znode that a watch reports lost is read again before its leader stops.
     rule(

@@ -19,7 +19,7 @@ type Holds = fn(&Election, &World) -> bool;
 pub(crate) const SURVIVORS: &str = "the survivors elect";
 
 /// Every invariant, by the part of its sentence before the colon.
-const INVARIANTS: [(&str, Holds); 14] = [
+const INVARIANTS: [(&str, Holds); 16] = [
     ("at most one", |_, w| w.keeps("at most one")),
     ("fencing", |_, w| w.keeps("fencing")),
     ("one decision per term", |_, w| w.keeps("one decision per term")),
@@ -31,6 +31,8 @@ const INVARIANTS: [(&str, Holds); 14] = [
     ("one life", |_, w| w.keeps("one life")),
     ("place is its owner's", |_, w| w.keeps("place is its owner's")),
     ("blames the right one", |_, w| w.keeps("blames the right one")),
+    ("fit when named", |_, w| w.keeps("fit when named")),
+    ("planned stops have time", |_, w| w.keeps("planned stops have time")),
     ("others undisturbed", |_, w| w.keeps("others undisturbed")),
     ("one leader in the end", |e, w| !e.setting.liveness || e.good.leads(&e.setting, w)),
     (SURVIVORS, |e, w| !e.setting.survivors || e.good.survivors_lead(&e.setting, w)),

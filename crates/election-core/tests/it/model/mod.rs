@@ -12,6 +12,7 @@ mod published;
 mod runs;
 mod server;
 mod settings;
+mod standby;
 mod steps;
 mod stopwatch;
 mod world;

@@ -86,6 +86,7 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
             };
             format!("{}: its job {words}", name(m))
         }
+        Step::Ready(m) => format!("{}: its standby is ready", name(m)),
         Step::Consent(m, true) => format!("{}: leadership may move", name(m)),
         Step::Consent(m, false) => format!("{} calls off the move", name(m)),
         Step::Heartbeat(m) => format!("{} has its first lease", name(m)),
@@ -116,6 +117,7 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
         }
         Step::Tick => "time passes".to_owned(),
         Step::Fault(fault, m) => match fault {
+            Fault::StandbyEnds => format!("{}: its STANDBY ENDS", name(m)),
             Fault::Crash => format!("{} DIES", name(m)),
             Fault::Kill => format!("{} IS KILLED, its guard lives", name(m)),
             Fault::Freeze => format!("{} STANDS STILL", name(m)),

@@ -27,6 +27,8 @@ pub(crate) struct Process {
     pub(crate) keeps_lease: bool,
     pub(crate) job: Job,
     pub(crate) leaving: bool,
+    /// Its standby is not ready.
+    pub(crate) unfit: bool,
 }
 
 /// The client side of one session.
@@ -83,6 +85,8 @@ pub(crate) struct Job {
     pub(crate) answers: Option<Answer>,
     /// It never answers.
     pub(crate) hangs: bool,
+    /// How many ticks its planned stop may still take.
+    pub(crate) stops_within: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

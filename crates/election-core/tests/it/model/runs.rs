@@ -99,6 +99,14 @@ pub(crate) const CALLED_OFF: Setting = Setting {
     ..Setting::new("a switchover that may be called off, a fault", 1, 0, &[Fault::Crash, Fault::Freeze])
 };
 
+/// A member is fit only with a ready standby, so not for a while after it has led; and a leader may stop for longer than its lease
+/// lasts by itself.
+pub(crate) const STANDBYS: Setting = Setting {
+    asks: MOVE,
+    standbys: true,
+    ..Setting::new("standbys, a switchover and a fault", 1, 0, &[Fault::Crash, Fault::StandbyEnds])
+};
+
 /// A write reaches the ensemble after the connection was lost over which it was sent.
 pub(crate) const STRAY: Setting = Setting {
     start: Start::Nothing,
@@ -118,6 +126,7 @@ pub(crate) fn short() -> Vec<Setting> {
         Setting { asks: MOVE, ..Setting::new("a switchover and a fault", 1, 0, &[Crash, Freeze]) },
         Setting { asks: MOVES, ..Setting::new("two requests, out of turn", 0, 1, &[]) },
         CALLED_OFF,
+        STANDBYS,
         Setting { asks: FORCE, ..Setting::new("force and a job or a death", 1, 0, &[Crash, JobHangs]) },
         Setting { asks: FORCE, ..Setting::new("force and a fault", 1, 0, &[Crash, Freeze]) },
         Setting { asks: FORCE_NOW, ..Setting::new("force now and a fault", 1, 0, &[Crash, JobHangs]) },

@@ -27,6 +27,9 @@ pub(crate) const TIMEOUT: u32 = 4;
 /// A lease lasts a tick less: the margin.
 pub(crate) const LEASE: u32 = TIMEOUT - 1;
 
+/// So many ticks a planned stop may take: more than a lease has.
+pub(crate) const PLANNED: u32 = LEASE + 1;
+
 /// The longest timeout of the engine: a phase's, or the wait for the session of a process with the same id. All longer
 /// times count as this one.
 pub(crate) const MEMORY: u32 = 5;
@@ -67,6 +70,8 @@ pub(crate) enum Fault {
     /// The connection is lost, and that is noticed at once. The write that was sent first reaches the ensemble all the same, at
     /// any time before the member's next write, so also after what it reads over its next connection.
     Stray,
+    /// The member's standby ends. Another one is ready at any time.
+    StandbyEnds,
 }
 
 impl Fault {
@@ -156,6 +161,8 @@ pub(crate) struct Setting {
     pub(crate) suspicion: bool,
     /// The application is asked before a planned move, and may call it off.
     pub(crate) calls_off: bool,
+    /// A member is fit only with a ready standby, and a planned stop of its work may take [`PLANNED`] ticks.
+    pub(crate) standbys: bool,
     /// The ensemble was restored from a copy: the resource has seen newer tokens than any later czxid, and an operator
     /// has raised the base.
     pub(crate) restored: bool,
@@ -189,6 +196,7 @@ impl Setting {
             broken: &[],
             suspicion: false,
             calls_off: false,
+            standbys: false,
             restored: false,
             without_outside: None,
             liveness: true,
@@ -219,7 +227,7 @@ impl Setting {
             policy.on_pause = OnPause::Stop;
             policy.stop_budget = Some(TICK);
             policy.takeover_timeout = 2 * TICK;
-            policy.release_timeout = 2 * TICK;
+            policy.release_timeout = if self.standbys { TICK * (PLANNED + 1) } else { 2 * TICK };
             policy.acquire_timeout = 2 * TICK;
             policy.exclusion = Duration::from_secs(1800);
             policy.max_exclusion = Duration::ZERO;

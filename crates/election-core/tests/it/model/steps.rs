@@ -28,6 +28,8 @@ pub(crate) enum Step {
     Tell(usize, usize),
     /// Its job answers.
     Answer(usize),
+    /// Its standby is ready.
+    Ready(usize),
     /// The application answers whether leadership may move.
     Consent(usize, bool),
     /// Its first lease arrives.
@@ -148,7 +150,7 @@ impl World {
         if !client.replies.is_empty() {
             steps.push(Step::Reply(m));
         }
-        if process.job.answers.is_some() && !process.job.hangs {
+        if process.job.answers.is_some() && !process.job.hangs && process.job.stops_within == 0 {
             steps.push(Step::Answer(m));
         }
         if process.job.is_asked && !process.job.hangs {
@@ -192,6 +194,15 @@ impl World {
             }
             if member.process.is_none() && member.life > 0 && returns {
                 steps.push(Step::Start(m));
+            }
+            if let Some(process) = member.process.as_ref().filter(|_| member.runs()) {
+                // A stop that has time ends at any moment of it.
+                if process.job.stops_within > 0 && process.job.answers.is_some() && !process.job.hangs {
+                    steps.push(Step::Answer(m));
+                }
+                if process.unfit && process.job.given.is_none() {
+                    steps.push(Step::Ready(m));
+                }
             }
             let Some(client) = member.client() else { continue };
             // What was sent before may still arrive.
@@ -304,6 +315,7 @@ impl World {
             Step::Reply(m) => self.reply(setting, m),
             Step::Tell(m, w) => self.tell(setting, m, w),
             Step::Answer(m) => self.answer(setting, m),
+            Step::Ready(m) => self.standby(setting, m, true),
             Step::Consent(m, may_move) => self.consent(setting, m, may_move),
             Step::Heartbeat(m) => self.heartbeat(setting, m),
             Step::Learn(m) | Step::GiveUp(m) => self.over(setting, m),
@@ -594,6 +606,7 @@ impl World {
                 }
                 self.feed(setting, m, Event::Leave { hand_over: true });
             }
+            Fault::StandbyEnds => self.standby(setting, m, false),
             Fault::Clock => self.hours += 1,
             Fault::DeleteAll => self.delete_all(setting),
             // It is a step of its own.
@@ -682,6 +695,7 @@ fn can(fault: Fault, member: &Member) -> bool {
         Fault::JobEnds => job.phase == Phase::Serving && job.answers.is_none(),
         Fault::JobHangs => job.answers.is_some() && !job.hangs,
         Fault::Leave => !process.leaving,
+        Fault::StandbyEnds => !process.unfit && job.given.is_none(),
         Fault::Clock | Fault::DeleteAll | Fault::Late => false,
     }
 }
@@ -715,6 +729,7 @@ impl Step {
             | Self::Reply(m)
             | Self::Tell(m, _)
             | Self::Answer(m)
+            | Self::Ready(m)
             | Self::Consent(m, _)
             | Self::Heartbeat(m)
             | Self::Learn(m)

@@ -30,14 +30,14 @@ use crate::invariants::{
     one_decision_per_term::Decisions,
     one_life,
     others_undisturbed::{self, Slots},
-    place_is_its_owners,
+    place_is_its_owners, planned_stops_have_time,
     requests_once::Requests,
 };
 use crate::model::{
     canon::Canon,
     process::{Answer, Client, Job, Link, Member, Phase, Process},
     server::{Server, Tree, children},
-    settings::{Kind, LEASE, MEMORY, Outside, Setting, TICK},
+    settings::{Kind, LEASE, MEMORY, Outside, PLANNED, Setting, TICK},
 };
 
 /// When a run begins.
@@ -206,6 +206,7 @@ impl World {
             keeps_lease: false,
             job: Job::default(),
             leaving: false,
+            unfit: false,
         });
     }
 
@@ -284,18 +285,28 @@ impl World {
             }
             Action::Stop(reason) => {
                 self.check_undisturbed(setting, m, &reason);
-                let Some(job) = self.job(m) else { return };
+                let Some(process) = &mut self.member(m).process else { return };
+                let (job, keeps_lease) = (&mut process.job, process.keeps_lease);
                 job.is_asked = false;
+                let has_time = setting.standbys && job.phase == Phase::Serving && !reason.is_urgent();
                 match job.phase {
                     // It has answered already; the two have crossed.
-                    Phase::Idle | Phase::Stopping => {}
+                    Phase::Idle => {}
+                    Phase::Stopping => {
+                        job.stops_within = 0;
+                        if reason == StopReason::LeaseEnds {
+                            self.require(planned_stops_have_time::hastened(m, keeps_lease));
+                        }
+                    }
                     _ => {
+                        job.stops_within = if has_time { PLANNED } else { 0 };
                         job.phase = Phase::Stopping;
                         job.answers = Some(Answer::Stopped);
                     }
                 }
             }
-            Action::Lead | Action::Suspend(_) | Action::LeaderChanged(..) | Action::Note(_) => {}
+            Action::Note(note) => self.check_successor(setting, m, &note.text),
+            Action::Lead | Action::Suspend(_) | Action::LeaderChanged(..) => {}
             Action::End(_) => {
                 let member = self.member(m);
                 let session = member.client().filter(|c| c.link != Link::Over).map(|c| c.session);
@@ -322,6 +333,9 @@ impl World {
     }
 
     fn perform(&mut self, setting: &Setting, m: usize, op: OpId, epoch: u64, request: ZkOp) {
+        if let ZkOp::Multi(asked) = &request {
+            self.check_fit(setting, m, asked);
+        }
         let living = |c: &&mut Client| c.epoch == epoch && c.link != Link::Over;
         let Some(client) = self.member(m).client_mut().filter(living) else {
             let outcome = Outcome::NotApplied("the session is over".to_owned());
@@ -349,6 +363,7 @@ impl World {
     pub(crate) fn answer(&mut self, setting: &Setting, m: usize) {
         let Some(job) = self.job(m) else { return };
         let Some(answer) = job.answers.take() else { return };
+        let mut has_led = false;
         let event = match answer {
             Answer::Prepared => AppEvent::Prepared,
             Answer::TakenOver => {
@@ -370,11 +385,16 @@ impl World {
                 AppEvent::WorkFailed("it has ended".to_owned())
             }
             Answer::Stopped => {
+                has_led = job.given.is_some();
                 *job = Job::default();
                 AppEvent::Stopped
             }
         };
+        let is_promoted = event == AppEvent::TakenOver;
         self.feed(setting, m, Event::App(event));
+        if setting.standbys && (is_promoted || has_led) {
+            self.standby(setting, m, is_promoted);
+        }
     }
 
     /// The application lets leadership move, or calls that off.
@@ -410,11 +430,13 @@ impl World {
         let Some(job) = self.job(m) else { return };
         // The worker gives it no longer than its budget, which is a tick.
         job.hangs &= job.phase != Phase::Stopping;
+        job.stops_within = job.stops_within.saturating_sub(1);
         if !setting.has(Outside::Guard) || job.token.is_none() || job.until.is_none_or(|until| now < until) {
             return;
         }
         job.token = None;
         job.hangs = false;
+        job.stops_within = 0;
         if job.phase == Phase::Stopping {
             job.answers = Some(Answer::Stopped);
         } else {

@@ -12,7 +12,10 @@ use super::{
     keeps,
 };
 use crate::{
-    invariants::{at_most_one, no_zombie, suspended_work_rests, work_ends_in_time},
+    invariants::{
+        at_most_one, fit_when_named, no_zombie, planned_stops_have_time, suspended_work_rests,
+        work_ends_in_time,
+    },
     zookeeper::Millis,
 };
 
@@ -63,6 +66,10 @@ impl Sim {
         let claims = self.rng.u64(0..20);
         let token = entered.fencing_token;
         let life = self.hosts[host].life;
+        if let Some(process) = self.hosts[host].process.as_ref().filter(|_| !self.has_elector()) {
+            let verdict = fit_when_named::leads(self.hosts[host].member.as_str(), process.engine.health());
+            self.require(verdict);
+        }
         let Some(job) = self.job(host) else { return };
         job.phase = Phase::TakingOver;
         job.suspended = false;
@@ -78,6 +85,7 @@ impl Sim {
         let verdict = self.checks.raised.granted(entered.appointment.term, token);
         self.require(verdict);
         self.check_alone(host);
+        self.promote_standby(host);
         self.job_later(host, claims, JobDue::Acts);
         if !hangs {
             let failed = JobDue::TakeoverFails("as the dice say".to_owned());
@@ -88,7 +96,7 @@ impl Sim {
     pub(super) fn ask_before_move(&mut self, host: usize) {
         let app = self.settings.app;
         let calls_off = self.chance(app.calls_off);
-        let takes = self.rng.u64(1..=app.stop);
+        let takes = self.rng.u64(1..3000);
         self.job_later(host, takes, JobDue::Consents(!calls_off));
     }
 
@@ -135,6 +143,12 @@ impl Sim {
         if self.has_elector() && matches!(reason, StopReason::NotNamed(_) | StopReason::Removed(_)) {
             self.check_undisturbed(host);
         }
+        if let (StopReason::LeaseEnds, Some(process)) = (reason, &self.hosts[host].process)
+            && process.job.phase == Phase::Stopping
+        {
+            self.require(planned_stops_have_time::hastened(host, process.keeps_lease));
+        }
+        let lasts = self.settings.timeout;
         let Some(job) = self.job(host) else { return };
         let at = match job.phase {
             // It has answered already; the two have crossed.
@@ -146,6 +160,7 @@ impl Sim {
         };
         job.phase = Phase::Stopping;
         job.stopped_at = Some(at);
+        job.stops_long = at > now + lasts && !reason.is_urgent();
         job.run += 1;
         let run = job.run;
         let life = self.hosts[host].life;
@@ -196,8 +211,13 @@ impl Sim {
             }
             (_, JobDue::Acts) => self.job_acts(host),
             (Phase::Stopping, JobDue::Stopped) => {
+                let (has_led, stops_long) = (job.given.is_some(), job.stops_long && job.token.is_some());
                 *job = super::job::Job { run: job.run + 1, work_until: None, ..Default::default() };
+                self.summary.long_stops += u64::from(stops_long);
                 self.tell(host, AppEvent::Stopped);
+                if has_led {
+                    self.start_standby(host);
+                }
             }
             (_, JobDue::Guard) => self.guard(host),
             _ => {}

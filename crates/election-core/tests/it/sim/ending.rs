@@ -27,7 +27,10 @@ impl Sim {
         let phases = ms(policy.takeover_timeout) + ms(policy.acquire_timeout) + ms(policy.release_timeout);
         let slots = self.read::<Elected>(&self.paths.elected()).map_or(1, |(e, _)| e.slots.len());
         let slots = slots.max(policy.slots) as u64;
+        // A leader that stops, and its next standby.
+        let slow = 2 * (self.settings.app.stop + self.settings.app.standby.unwrap_or(0));
         let bound = 6 * self.settings.timeout
+            + slow
             + 2 * phases
             // All slots together have so many takeovers in a window, and each may need one, or one more.
             + ms(policy.max_takeovers.within) * slots
@@ -37,6 +40,7 @@ impl Sim {
         let window = settings::WINDOW_ENDS.saturating_sub(self.now);
         let window = if policy.failback_windows == Windows::default() { 0 } else { window };
         let moves = ms(policy.max_site_failures.within).max(window)
+            + slow
             + if policy.better_after < LONG {
                 // Longer where leaders were lost, but not longer than that is remembered.
                 ms(policy.better_after.max(policy.penalty_window)) + ms(policy.min_tenure)

@@ -86,6 +86,7 @@ impl Sim {
                 self.after(lasts, Due::Heal(host, Healed::Latency));
             }
             Fault::Outage => self.outage(lasts),
+            Fault::Unwell if self.settings.app.standby.is_some() => self.start_standby(host),
             Fault::Unwell => {
                 self.health(host, Health::Unhealthy { reason: "as the dice say".to_owned() });
                 self.after(lasts, Due::Heal(host, Healed::Health));
@@ -417,7 +418,7 @@ impl Sim {
         }
     }
 
-    fn health(&mut self, host: usize, health: Health) {
+    pub(super) fn health(&mut self, host: usize, health: Health) {
         self.tell_worker(host, 1, ToWorker::Event(Event::Health(health)));
     }
 
@@ -462,6 +463,8 @@ impl Sim {
                     *error = 0;
                 }
             }
+            // A standby is ready in its own time.
+            Healed::Health if self.settings.app.standby.is_some() => {}
             Healed::Health => self.health(host, Health::Healthy),
             Healed::SiteHealth => self.site_health(host, Some(Health::Healthy)),
         }

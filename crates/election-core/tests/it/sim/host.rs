@@ -9,6 +9,7 @@ use std::{
 use election_core::{
     config::{MemberId, Policy, Recipe, SiteId},
     internals::{Config, Engine, Epoch, Now, OpId, Time, Watched, record::RequestRef},
+    status::Ballot,
 };
 
 use super::{Due, job::Job};
@@ -155,6 +156,10 @@ pub(crate) struct Process {
     pub(crate) thawed_at: Millis,
     /// The requests that it has read, and when first, by its own clock.
     pub(crate) requests: BTreeMap<RequestRef, Time>,
+    /// The members that are not fit, as it has read last.
+    pub(crate) unfit: BTreeSet<Ballot>,
+    /// Counts the standbys of this member, and their promotions.
+    pub(crate) standby: u64,
 }
 
 /// The client side of one session.

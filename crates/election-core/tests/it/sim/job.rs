@@ -50,4 +50,6 @@ pub(crate) struct Job {
     pub(crate) suspended: bool,
     /// When the stop that was asked for is over.
     pub(crate) stopped_at: Option<u64>,
+    /// Whether that takes longer than a session lasts without being renewed.
+    pub(crate) stops_long: bool,
 }

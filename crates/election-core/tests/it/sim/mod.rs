@@ -17,25 +17,26 @@ mod probing;
 mod resource;
 mod restoring;
 mod settings;
+mod standby;
 mod trace;
 mod watching;
 mod written;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use election_core::{
     Paths,
     config::{MemberId, Profile},
-    internals::{Action, Config, EndReason, Engine, Event, Watched, Wish, ZkOp},
+    internals::{Action, Config, EndReason, Engine, Event, Watched, Wish, ZkOp, record::Health},
 };
 use fastrand::Rng;
 
 use crate::{
     invariants::{
         Verdict, a_successor_follows_a_leader::Tenures, elective_moves_confirmed::ConfirmedMoves,
-        fencing::Fencing, never_back::NeverBack, no_livelock::Pace, one_decision_per_term::Decisions,
-        one_leader_in_the_end::Calm, others_undisturbed::Slots, requests_once::Requests,
-        standing_orders::Obeyed, tokens_above_their_base::Raised,
+        fencing::Fencing, fit_when_named, never_back::NeverBack, no_livelock::Pace,
+        one_decision_per_term::Decisions, one_leader_in_the_end::Calm, others_undisturbed::Slots,
+        requests_once::Requests, standing_orders::Obeyed, tokens_above_their_base::Raised,
     },
     zookeeper::{Ensemble, Millis},
 };
@@ -102,6 +103,8 @@ pub(crate) enum ToWorker {
     Event(Event),
     Wake(Millis),
     Client(network::ToClient),
+    /// The standby with this number is ready.
+    StandbyReady(u64),
 }
 
 /// How a run went.
@@ -151,6 +154,10 @@ pub(crate) struct Summary {
     pub(crate) operations: u64,
     pub(crate) noises: u64,
     pub(crate) lost_probes: u64,
+    pub(crate) standbys: u64,
+    pub(crate) long_stops: u64,
+    pub(crate) overdue: u64,
+    pub(crate) nobody: u64,
 }
 
 /// What went wrong, and when.
@@ -167,6 +174,8 @@ struct Checks {
     slots: Slots,
     raised: Raised,
     decisions: Decisions,
+    /// When each slot was first decided in each term.
+    decided_at: BTreeMap<(usize, u64), Millis>,
     requests: Requests,
     tenures: Tenures,
     obeyed: Obeyed,
@@ -240,6 +249,7 @@ impl Sim {
             slots: Slots::default(),
             raised: Raised::default(),
             decisions: Decisions::default(),
+            decided_at: BTreeMap::new(),
             requests: Requests::default(),
             tenures: Tenures::default(),
             obeyed: Obeyed::default(),
@@ -351,6 +361,7 @@ impl Sim {
                         ToWorker::Event(event) => self.feed(host, event),
                         ToWorker::Wake(at) => self.wake(host, at),
                         ToWorker::Client(what) => self.client(host, what),
+                        ToWorker::StandbyReady(standby) => self.standby_ready(host, standby),
                     }
                 }
             }
@@ -407,6 +418,9 @@ impl Sim {
         if self.rng.bool() {
             profile.attributes = faults::attributes(&mut self.rng);
         }
+        if self.settings.app.standby.is_some() {
+            profile.health = Health::Unknown;
+        }
         profile.address = Some(format!("{}.example", target.member));
         let config = Config {
             paths: self.paths.clone(),
@@ -437,7 +451,10 @@ impl Sim {
             blocked_since: None,
             thawed_at: self.now,
             requests: BTreeMap::new(),
+            unfit: BTreeSet::new(),
+            standby: 0,
         });
+        self.start_standby(host);
         self.tell_worker(host, 1, ToWorker::Client(network::ToClient::Connect));
     }
 
@@ -488,7 +505,7 @@ impl Sim {
 
     fn feed(&mut self, host: usize, event: Event) {
         let now = self.hosts[host].clock.now(self.now);
-        self.note_requests(host, &event);
+        self.note_read(host, &event);
         let target = &mut self.hosts[host];
         let member = &target.member;
         let Some(process) = &mut target.process else {
@@ -544,6 +561,7 @@ impl Sim {
                 let verdict = self.checks.paces[host].operation(self.now, host, slots);
                 self.require(verdict);
                 self.check_begun(host, &request);
+                self.check_named(host, &request);
                 self.perform(host, op, epoch, request);
             }
             Action::Watch { epoch, set } => self.watch(host, epoch, set),
@@ -562,16 +580,24 @@ impl Sim {
             Action::Suspend(suspended) => self.suspend(host, suspended),
             Action::AskBeforeMove(_) => self.ask_before_move(host),
             Action::Stop(reason) => self.stop(host, &reason),
-            Action::Lead | Action::LeaderChanged(..) | Action::Note(_) => self.count(&action),
+            Action::LeaderChanged(_, leader) => self.follow(host, leader.as_deref()),
+            Action::Note(note) => self.noted(host, &note.text),
+            Action::Lead => {}
             Action::End(reason) => self.ended(host, &reason),
         }
     }
 
-    fn count(&mut self, action: &Action) {
-        if let Action::Note(note) = action
-            && note.text.contains("on hold until")
-        {
-            self.summary.held += 1;
+    fn noted(&mut self, host: usize, text: &str) {
+        self.summary.held += u64::from(text.contains("on hold until"));
+        self.summary.nobody += u64::from(text.contains("no member may lead"));
+        let member = &self.hosts[host].member;
+        let process = self.hosts[host].process.as_ref().filter(|_| text.contains(fit_when_named::STEPS_IN));
+        if let Some(process) = process {
+            let verdict = fit_when_named::leads(member.as_str(), process.engine.health());
+            self.require(verdict);
+        }
+        if text.contains("has not let go for more than") {
+            self.check_overdue(host, text);
         }
     }
 

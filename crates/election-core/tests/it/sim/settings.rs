@@ -289,6 +289,8 @@ pub(crate) struct App {
     /// Whether it is asked before a planned move, and how likely it calls that off.
     pub(crate) is_asked: bool,
     pub(crate) calls_off: f64,
+    /// How long a standby takes at most to be ready, where a member is fit only with a ready one.
+    pub(crate) standby: Option<Millis>,
 }
 
 fn ms(millis: Millis) -> Duration {
@@ -345,6 +347,8 @@ impl Settings {
         let window: &[&str] = if rng.f64() < 0.3 { &["22:14-22:15"] } else { &[] };
         let failback_windows = Windows::read(window).expect("a window");
         let exclusion = ms(rng.u64(3000..30_000));
+        // By how much a planned stop may take longer than another one: then the elector waits as much longer.
+        let planned_stop = if rng.bool() { 0 } else { rng.u64(0..3 * timeout) };
         let policy = Policy::default().with(|policy| {
             policy.slots = if several { slots(rng) } else { 1 };
             policy.on_pause = match (keep, max_pause) {
@@ -354,7 +358,7 @@ impl Settings {
             };
             policy.stop_budget = Some(stop_budget);
             policy.takeover_timeout = ms(rng.u64(1000..6000));
-            policy.release_timeout = ms(rng.u64(1000..5000));
+            policy.release_timeout = ms(rng.u64(1000..5000) + planned_stop);
             policy.acquire_timeout = ms(rng.u64(800..4000));
             policy.exclusion = exclusion;
             policy.max_exclusion = exclusion * rng.u32(1..5);
@@ -384,13 +388,14 @@ impl Settings {
         let app = App {
             prepare: rng.u64(1..800),
             take_over: rng.u64(1..1500),
-            stop: rng.u64(1..3000),
+            stop: rng.u64(1..3000) + planned_stop,
             prepare_fails: weight(rng) * 0.5,
             take_over_fails: weight(rng) * 0.5,
             hangs: weight(rng) * 0.3,
             work_ends: weight(rng) * 0.5,
             is_asked: rng.bool(),
             calls_off: rng.f64(),
+            standby: (rng.f64() < 0.4).then(|| rng.u64(1..10_000)),
         };
         let twin = rng.f64() < 0.15;
         let wait = rng.bool() || twin;

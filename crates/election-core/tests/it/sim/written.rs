@@ -8,17 +8,23 @@ use election_core::internals::{
 };
 
 use super::{Sim, faults, host, trace};
-use crate::invariants::{elective_moves_in_windows, exclusions_end, requests_once::Requests};
+use crate::invariants::{
+    elective_moves_in_windows, exclusions_end, fit_when_named, planned_stops_have_time,
+    requests_once::Requests,
+};
 
 impl Sim {
-    /// Which requests a process has read, and when first.
-    pub(super) fn note_requests(&mut self, host: usize, event: &Event) {
+    /// Which requests a process has read, and when first; and which members are not fit, as it has read last.
+    pub(super) fn note_read(&mut self, host: usize, event: &Event) {
         let Event::SeenTree { parent, nodes, .. } = event else { return };
+        let now = self.hosts[host].clock.time(self.now);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        if *parent == self.paths.nodes() {
+            process.unfit = fit_when_named::unfit(nodes.values().map(|node| &node.data));
+        }
         if *parent != self.paths.requests() {
             return;
         }
-        let now = self.hosts[host].clock.time(self.now);
-        let Some(process) = &mut self.hosts[host].process else { return };
         for (name, node) in nodes {
             if AdminRequest::decode(name, &node.data).is_ok() {
                 let which = RequestRef { czxid: node.czxid, name: name.clone() };
@@ -51,6 +57,33 @@ impl Sim {
         self.require(verdict);
     }
 
+    /// Whether a process may name whom it names in a new term.
+    pub(super) fn check_named(&mut self, host: usize, asked: &ZkOp) {
+        let ZkOp::Multi(asked) = asked else { return };
+        let elected = fit_when_named::decision(asked, &self.paths.elected());
+        let (Some(elected), Some(process)) = (elected, &self.hosts[host].process) else { return };
+        // One that was deleted is written again as it was.
+        let is_new = |slot| !self.checks.decided_at.contains_key(&(slot, elected.term_of(slot)));
+        if (0..elected.slots.len()).any(is_new) {
+            let verdict = fit_when_named::names(&elected, &process.unfit);
+            self.require(verdict);
+        }
+    }
+
+    /// An elector reports that a leader takes too long to release leadership.
+    pub(super) fn check_overdue(&mut self, host: usize, text: &str) {
+        let Some(process) = &self.hosts[host].process else { return };
+        let limit = u64::try_from(process.engine.policy().release_timeout.as_millis()).unwrap_or(u64::MAX);
+        let Some(elected) = process.engine.elected() else { return };
+        let waits = elected
+            .leaders()
+            .filter(|(_, named)| text.contains(&format!("though {} is named", named.member)));
+        let decided_at = |(slot, _)| self.checks.decided_at.get(&(slot, elected.term_of(slot)));
+        let waited = waits.filter_map(decided_at).min().map(|since| self.now - since);
+        self.summary.overdue += 1;
+        self.require(waited.map_or(Ok(()), |waited| planned_stops_have_time::reported(waited, limit)));
+    }
+
     pub(super) fn check_written(&mut self, path: &str) {
         let Some(node) = self.zk.get(path).cloned() else {
             return;
@@ -62,6 +95,9 @@ impl Sim {
             };
             self.trace.line(self.now, || format!("    elected: {}", trace::elected(&elected)));
             self.last_good_elected = Some(node.data);
+            for slot in 0..elected.slots.len() {
+                self.checks.decided_at.entry((slot, elected.term_of(slot))).or_insert(self.now);
+            }
             let before = std::mem::replace(&mut self.newest, (elected.term, elected.token_base));
             let knows_less = elected.term < before.0 || elected.token_base < before.1;
             let deleted = self.deleted.take();
