@@ -2,7 +2,9 @@
 
 use std::{
     fs,
+    io::{self, BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -27,6 +29,10 @@ impl Stage {
     }
 
     fn lone_worker(&self, settings: &[String]) -> Running {
+        Running::start(&mut self.lone_command(settings))
+    }
+
+    fn lone_command(&self, settings: &[String]) -> Command {
         let mut command = dr_worker();
         let connect = self.server().connect_string();
         set(
@@ -43,7 +49,7 @@ impl Stage {
         );
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         set(&mut command, &settings);
-        Running::start(&mut command)
+        command
     }
 
     fn lines(&self) -> Vec<String> {
@@ -287,4 +293,46 @@ fn an_asynchronous_hook_that_hangs_delays_neither_stop_nor_handover() {
     east.signal(Signal::SIGTERM);
     assert_eq!(east.ended().code(), Some(0));
     assert!(asked.elapsed() < Duration::from_secs(120), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn a_start_that_zookeeper_does_not_learn_of_is_recorded_afterwards() {
+    let stage = Stage::with(|builder| builder.tick_time(Duration::from_secs(2)));
+    let ready = stage.dir.path().join("ready");
+    let settings: [&str; 7] = [
+        // Longer than ZooKeeper is silent.
+        "zookeeper.tick_time=2s",
+        "zookeeper.session_timeout=40s",
+        "job.orders.command=[\"sleep\", \"1000\"]",
+        &format!("job.orders.ready={{ kind = \"exec\", command = [\"test\", \"-f\", {ready:?}] }}"),
+        "job.web.command=[\"sleep\", \"1000\"]",
+        "job.web.stop_timeout=1s",
+        "job.web.after=[\"orders\"]",
+    ];
+    fs::write(&ready, "").expect("a file");
+    let (log, stderr) = std::io::pipe().expect("a pipe");
+    let mut log = BufReader::new(log);
+    let mut command = stage.lone_command(&settings.map(str::to_owned));
+    let worker = Running::start_logging_to(command.stderr(stderr), &mut log);
+    let state = |job: &str| {
+        let status: serde_json::Value = serde_json::from_str(&worker.http("GET", "/status").1).expect("JSON");
+        status["jobs"][job]["process"]["state"].as_str().unwrap_or_default().to_owned()
+    };
+    until("both run", || ["orders", "web"].iter().all(|job| state(job) == "running"));
+    let order = |verb: &[&str]| {
+        let mut command = dr_worker();
+        set(&mut command, &[&format!("zookeeper.connect={}", stage.server().connect_string())]);
+        Outcome::of(command.args(verb)).assert(0, &[]);
+    };
+    order(&["stop", "--job", "orders", "--wait"]);
+    until("the one after it has stopped", || state("web") != "running");
+    fs::remove_file(&ready).expect("it exists");
+    order(&["start", "--job", "orders"]);
+    until("it is being started", || state("orders") == "starting");
+    stage.server().faults().black_hole(true);
+    fs::write(&ready, "").expect("a file");
+    let is_given_up = |line: io::Result<String>| line.expect("a line").contains("its program is Runs");
+    assert!(log.by_ref().lines().any(is_given_up));
+    stage.server().faults().black_hole(false);
+    until("the one after it runs", || state("web") == "running");
 }

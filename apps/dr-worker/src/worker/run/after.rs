@@ -22,7 +22,7 @@ use crate::{
     znodes::{Halted, HaltedProgram, WorkerPaths as _},
 };
 
-/// How long the record of what the program does may take. It is written again with the next change.
+/// How long the record of what the program does may take. A leader that leads on tries it again.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(3);
 
 /// How often a leader that stops looks at the jobs after it, if it does not see a change before.

@@ -160,6 +160,7 @@ impl Orders {
             tokio::select! {
                 error = finished(run) => return Err(error.into()),
                 () = changed(&mut others) => {}
+                never = work.keep_recorded(leadership) => match never {},
                 () = &mut led.after_ready => led.after_ready = Box::pin(pending()),
                 news = led.orders.news() => match news? {
                     Some(JobNews::Stopped(stopped)) => led.obey(stopped).await?,

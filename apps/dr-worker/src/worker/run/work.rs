@@ -1,6 +1,7 @@
 //! Starts and ends the job of a leadership, with the hooks around it.
 
 use std::{
+    convert::Infallible,
     future::{Future, pending},
     sync::Arc,
     time::Duration,
@@ -11,6 +12,7 @@ use election_core::{
     handler::{Appointment, Failure},
 };
 use job_guard::{Deadline, ProcessState};
+use tokio::time::sleep;
 use zk_session::BootTime;
 
 use super::{after::Order, fencing::Fencing};
@@ -37,6 +39,9 @@ pub(super) const RESTARTED: &str = "it is to start again";
 
 /// How long the report that the job has ended may take when the worker is to end at once.
 const HURRIED: Duration = Duration::from_secs(1);
+
+/// The delay before what the program does is recorded again after an error.
+const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 impl JobWork {
     pub(super) fn env(&self, appointment: &Appointment, fencing_token: u64) -> JobEnv {
@@ -94,6 +99,19 @@ impl JobWork {
             Some(order) => order.record(leadership.term(), program).await,
             None => true,
         }
+    }
+
+    /// Records what the program does now until the record says so: it may not have been written when that changed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn keep_recorded(&self, leadership: &Leadership) -> Infallible {
+        let is_halted = self.slot.is_halted();
+        let program = if is_halted { HaltedProgram::Stopped } else { HaltedProgram::Runs };
+        while !self.record(leadership, program).await {
+            sleep(RECORD_AGAIN).await;
+        }
+        pending().await
     }
 
     /// Runs the hook before a stop that may still be called off. The stop that follows does not run it again.
@@ -182,7 +200,7 @@ impl JobWork {
         if let (Some(fencing), Some(token)) = (&self.fencing, token) {
             let hurried = async {
                 slot.hastened().await;
-                tokio::time::sleep(HURRIED).await;
+                sleep(HURRIED).await;
             };
             tokio::select! {
                 () = fencing.left(slot.name(), token) => {}
