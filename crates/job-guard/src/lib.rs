@@ -29,7 +29,7 @@ pub use job::{
     guards::Guards,
     handover::{HandedRun, RunState},
     lease::{Lease, WorkTime},
-    left::{LeftRun, left_runs},
+    left::{LeftRun, is_one_left, left_runs},
     lock::{LockError, StateLock, file_name, lock_path},
     oneshot::{Deadline, Finished, OneShot},
     orphans::{NoOthers, adopt_guards, adopt_orphans, no_guards_but, start_child, tend_orphans},

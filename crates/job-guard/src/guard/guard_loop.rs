@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSliceMut, Write as _};
+use std::io::{self, IoSliceMut};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::{fs::OpenOptionsExt as _, net::UnixStream};
@@ -34,6 +34,7 @@ use super::memory;
 use super::oom::{OomKills, spare_the_guard};
 use super::plan::{Plan, Step};
 use super::protocol::{ADOPTION, Exit, Launch, Lines, Lingering, Order, Report, Why, encode};
+use super::readable::is_readable;
 use super::record::Record;
 use super::relay::Relay;
 use super::tree;
@@ -327,11 +328,11 @@ impl<'a> GuardLoop<'a> {
     fn begin_anew(&mut self) -> io::Result<()> {
         let Main::Running(pid) = self.main else { return Err(io::ErrorKind::NotFound.into()) };
         let output = self.orders.output().ok_or(io::ErrorKind::InvalidInput)?;
-        let kept = self.relay.as_mut().map(|relay| relay.begin_anew(&output)).transpose()?;
+        if let Some(relay) = &mut self.relay {
+            relay.begin_anew(&output)?;
+        }
         self.waiting = None;
         report(&Report::Adopted { pid: pid.as_raw() });
-        // After the answer: this waits for the disk. The program has no deadline.
-        let _ = io::stderr().write_all(&kept.unwrap_or_default());
         Ok(())
     }
 
@@ -647,15 +648,5 @@ impl Wakers {
         let _ = poll(&mut fds, timeout);
         // Drained, so that it fires again.
         while let Ok(Some(_)) = self.deaths.read_signal() {}
-    }
-}
-
-/// Whether a read would not block: data or the end of the stream.
-pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
-    loop {
-        match poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], PollTimeout::ZERO) {
-            Err(Errno::EINTR) => {}
-            polled => return polled.is_ok_and(|count| count > 0),
-        }
     }
 }

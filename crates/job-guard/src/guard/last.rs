@@ -23,7 +23,7 @@ use std::time::Duration;
 use boot_time::BootTime;
 use nix::unistd::{self, Pid};
 
-use super::{guard_loop::is_readable, last_will::LastWill, waiting};
+use super::{last_will::LastWill, readable::is_readable, waiting};
 
 /// How long to wait for the end of the worker: a process that is killed closes its descriptors one after the other, and its
 /// threads end after that.

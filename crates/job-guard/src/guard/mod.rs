@@ -46,7 +46,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod frames;
 mod freezer;
-pub(crate) mod guard_loop;
+mod guard_loop;
 pub(crate) mod invocation;
 mod last;
 pub(crate) mod last_will;
@@ -55,6 +55,7 @@ pub(crate) mod memory;
 mod oom;
 pub(crate) mod plan;
 pub(crate) mod protocol;
+pub(crate) mod readable;
 pub(crate) mod record;
 mod relay;
 pub(crate) mod tree;

@@ -176,16 +176,16 @@ impl Relay {
         }
     }
 
-    /// The next worker has the other end of this pipe. Returns what was kept for standard error.
+    /// The next worker has the other end of this pipe. It gets what was kept for a file.
     ///
     /// # Errors
     /// Any error of the system.
-    pub(super) fn begin_anew(&mut self, output: &File) -> io::Result<Vec<u8>> {
+    pub(super) fn begin_anew(&mut self, output: &File) -> io::Result<()> {
         stdio::dup2_stdout(output)?;
-        match mem::replace(&mut self.to, Sink::Worker) {
-            Sink::StderrFile(kept) => Ok(kept),
-            _ => Ok(Vec::new()),
+        if let Sink::StderrFile(kept) = mem::replace(&mut self.to, Sink::Worker) {
+            self.waiting.splice(..0, kept);
         }
+        Ok(())
     }
 
     /// Reads and passes on a chunk, if that is possible now.

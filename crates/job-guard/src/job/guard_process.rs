@@ -10,7 +10,7 @@ use rustix::process::{PidfdFlags, WaitOptions, pidfd_open, waitpid};
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::guard::{guard_loop::is_readable, tree::Process};
+use crate::guard::{readable::is_readable, tree::Process};
 
 /// How often the end of an adopted guard is looked for without a notification of a death.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -30,29 +30,31 @@ pub(super) enum GuardProcess {
 }
 
 impl GuardProcess {
-    /// The guard with this process id, which was started at this time, if it is known. Its pid may be another process's by now.
+    /// The guard with this process id, if it is a child of this process.
+    ///
+    /// # Errors
+    /// If it can't be seen.
+    pub(super) fn of_child(pid: Pid) -> io::Result<Option<GuardProcess>> {
+        let is_child = Process::read(pid)?.is_some_and(|process| process.parent == Pid::this());
+        Ok(is_child.then_some(GuardProcess::Adopted { pid, is_reaped: false }))
+    }
+
+    /// The guard with this process id, which is no child, and was started at this time; `None`: it has ended. The id may be another
+    /// process's by now.
     ///
     /// # Errors
     /// If it can't be watched.
-    pub(super) fn adopt(pid: Pid, started: Option<u64>) -> io::Result<GuardProcess> {
-        let is_it = |process: &Process| started.is_none_or(|started| started == process.started);
-        let look = || Ok::<_, io::Error>(Process::read(pid)?.filter(is_it));
+    pub(super) fn foreign(pid: Pid, started: Option<u64>) -> io::Result<GuardProcess> {
+        let is_there = || {
+            Ok::<_, io::Error>(Process::read(pid)?.is_some_and(|process| Some(process.started) == started))
+        };
         let raw = rustix::process::Pid::from_raw(pid.as_raw()).ok_or(io::ErrorKind::InvalidInput)?;
-        match look()? {
-            Some(process) if process.parent == Pid::this() => {
-                Ok(GuardProcess::Adopted { pid, is_reaped: false })
-            }
-            Some(_) => {
-                let handle = match pidfd_open(raw, PidfdFlags::empty()) {
-                    Err(rustix::io::Errno::SRCH) => None,
-                    opened => Some(opened?),
-                };
-                // It may have ended before that.
-                let is_still = look()?.is_some();
-                Ok(GuardProcess::Foreign(pid, handle.filter(|_| is_still)))
-            }
-            None => Ok(GuardProcess::Foreign(pid, None)),
-        }
+        let handle = match pidfd_open(raw, PidfdFlags::empty()) {
+            Err(rustix::io::Errno::SRCH) => None,
+            opened => Some(opened?),
+        };
+        let is_still = is_there()?;
+        Ok(GuardProcess::Foreign(pid, handle.filter(|_| is_still)))
     }
 
     /// Whether this process reads its end.

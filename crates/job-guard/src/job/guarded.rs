@@ -154,10 +154,18 @@ impl Guarded {
         socket.set_nonblocking(true)?;
         let socket = UnixStream::from_std(socket)?;
         let (pid, main) = (Pid::from_raw(state.pid), Pid::from_raw(state.main));
-        let clearing = state.record.as_deref().map(|path| Clearing::new(path, guards.run_variable()));
-        let clearing = clearing.transpose()?;
-        let guard = GuardProcess::adopt(pid, clearing.as_ref().map(Clearing::guard_started))?;
-        let clearing = clearing.filter(|_| !guard.is_child());
+        let (guard, clearing) = match GuardProcess::of_child(pid)? {
+            Some(guard) => (guard, None),
+            None => {
+                let new = |path: &Path| match Clearing::new(path, guards.run_variable()) {
+                    // The guard has removed it, and so has seen the end.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    made => made.map(Some),
+                };
+                let clearing = state.record.as_deref().map(new).transpose()?.flatten();
+                (GuardProcess::foreign(pid, clearing.as_ref().map(Clearing::guard_started))?, clearing)
+            }
+        };
         let mut lines = Lines::default();
         lines.push(&state.unread);
         let mut guarded = Guarded {

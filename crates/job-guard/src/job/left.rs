@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use boot_time::{BootTime, sleep_until};
 use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use nix::unistd;
+use nix::unistd::{self, Pid};
 use tokio::io::AsyncReadExt as _;
 
 use super::{
@@ -22,6 +23,7 @@ use crate::guard::{
     plan,
     protocol::{ADOPTION, Lines, Order, Report, encode},
     record::{Record, boot, pid_namespace},
+    tree::Process,
     waiting,
 };
 
@@ -105,9 +107,32 @@ fn take_over_all(lock: &StateLock) -> Vec<LeftRun> {
     records.into_iter().filter_map(take).collect()
 }
 
-/// Becomes the worker of the guard of this record.
+/// Whether the record of a program that outlives its process is left, beside those of these runs. After [`sweep`](crate::sweep):
+/// the program may still run.
+pub fn is_one_left(guards: &Guards, but: &[LeftRun]) -> bool {
+    let records = guards.lock.as_ref().and_then(|lock| lock.records().ok()).unwrap_or_default();
+    let others = records.iter().filter(|path| !but.iter().any(|run| run.is_of(path)));
+    others.map(|path| Record::read(path)).any(|record| record.is_ok_and(|record| record.outlives.is_some()))
+}
+
+/// Becomes the worker of the guard of this record. One that does not answer is killed: it has been sent the lock.
 fn take_over(path: &Path, record: &Record, lock: &StateLock) -> io::Result<(RunState, Vec<OwnedFd>)> {
-    let (mut socket, guard) = waiting::connect(path)?;
+    let (socket, guard) = waiting::connect(path)?;
+    let taken = agree(socket, guard, path, record, lock);
+    let is_it = |process: Process| process.started == record.since;
+    if taken.is_err() && Process::read(guard).ok().flatten().is_some_and(is_it) {
+        let _ = kill(guard, Signal::SIGKILL);
+    }
+    taken
+}
+
+fn agree(
+    mut socket: UnixStream,
+    guard: Pid,
+    path: &Path,
+    record: &Record,
+    lock: &StateLock,
+) -> io::Result<(RunState, Vec<OwnedFd>)> {
     socket.set_read_timeout(Some(ANSWER_WITHIN))?;
     let (reader, writer) = unistd::pipe2(OFlag::O_CLOEXEC)?;
     send_order(&socket, lock, &writer)?;

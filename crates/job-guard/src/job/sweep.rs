@@ -147,6 +147,10 @@ fn clear(record: &Record, path: &Path, variable: &str, dead: &mut BTreeSet<(Pid,
         return Ok(Swept::Gone);
     }
     if record.pid_namespace != pid_namespace()? {
+        // The worker was the first process of its namespace. It does not have the lock, so it has ended, and all there with it.
+        if record.ancestors == [1] {
+            return Ok(Swept::Gone);
+        }
         return Ok(Swept::Left("a job of another PID namespace, such as a container's".to_owned()));
     }
     if let Some(own) = &record.cgroup {

@@ -52,11 +52,6 @@ impl RoleFacts {
         Self { term, ..Self::of_standby(None) }
     }
 
-    /// Whether somebody is known to lead.
-    pub(super) fn knows_leader(&self) -> bool {
-        self.leader.is_some()
-    }
-
     /// The variables, on top of these.
     pub(super) fn over(&self, mut all: BTreeMap<String, String>, file: &str) -> BTreeMap<String, String> {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();

@@ -625,11 +625,12 @@ impl Standby {
         let (job, guards) = (self.job(&facts), guards_in(&self.guards, &self.env));
         let (run, descriptors) = left.into_parts();
         let run = Arc::new(JobRun::adopt(job, WorkTime::unlimited(), guards, run, descriptors)?);
-        // Whether a command or a signal has told it is not known, so it is told again. One that is restarted has begun so.
+        // Whether a command or a signal has told it is not known, so it is told again, by what ZooKeeper says. One that is restarted
+        // has begun with it.
         let is_told = matches!(self.keys().1.follow, RoleChange::None | RoleChange::Restart);
-        let told = if is_told || !facts.knows_leader() { facts.clone() } else { RoleFacts::of_standby(None) };
+        let told = if is_told { facts } else { RoleFacts::of_standby(None) };
         let mut state = self.state.lock();
-        (state.leader, state.told, state.run) = (facts, told, Some(run));
+        (state.told, state.run) = (told, Some(run));
         drop(state);
         self.turn();
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use job_guard::{KILL_RESERVE, LeftRun, StateLock, left_runs};
+use job_guard::{KILL_RESERVE, LeftRun, StateLock, is_one_left, left_runs};
 use zk_session::BootTime;
 
 use crate::{
@@ -31,8 +31,10 @@ pub(super) async fn sweep(config: &Config, lock: &StateLock) -> Result<(bool, Ve
         let why = format!(
             "an earlier worker and its guard were killed together, and its job may still run: {what}"
         );
-        if config.jobs.iter().any(|job| job.spec.standby.is_some()) {
-            return Err(Error::NotNow(format!("{why}; its standby must not be started again beside it")));
+        if is_one_left(&guards, &left) {
+            return Err(Error::NotNow(format!(
+                "{why}; a standby must not be started beside one that outlives its worker: end these processes first"
+            )));
         }
         tracing::error!("{why}; this worker waits for the session of the earlier one to end");
     }
