@@ -31,7 +31,7 @@ use crate::{
             Newest, NewestFile, Record, Records,
             decision::{self, EmergencyFacts, Ensemble, Grant},
         },
-        run::alone,
+        run::{alone, sweep_all},
     },
 };
 
@@ -119,7 +119,7 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
         // That may have taken a while.
         decision::may_start(name, has_quorum(&config.zookeeper).await?)?;
     }
-    alone::check_alone(&config, &lock).await?;
+    sweep_all(&config, &lock).await?;
     let began = Record {
         job: name.to_owned(),
         election: paths.base().to_owned(),

@@ -111,6 +111,28 @@ pub(crate) fn pids() -> io::Result<Vec<Pid>> {
     with_reserve(|| numbers_in("/proc"))
 }
 
+/// The number that the kernel has given last to a process or thread. The next one is higher, but for once in as many as the kernel
+/// has (`kernel.pid_max`).
+///
+/// # Errors
+/// If it can't be read.
+pub(crate) fn newest() -> io::Result<i32> {
+    let load = with_reserve(|| fs::read_to_string("/proc/loadavg"))?;
+    load.split_ascii_whitespace().last().and_then(|number| number.parse().ok()).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("/proc/loadavg is not understood: {load:?}"))
+    })
+}
+
+/// Whether this is the number of a thread, and another one that of its process.
+///
+/// # Errors
+/// If this can't be determined.
+pub(crate) fn is_thread(number: Pid) -> io::Result<bool> {
+    let status = read(number, "status")?.unwrap_or_default();
+    let process = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
+    Ok(process.is_some_and(|process| process.trim_ascii() != number.to_string().as_bytes()))
+}
+
 /// How often the threads of a process are listed again because one of them has ended meanwhile.
 const LOOKS: usize = 20;
 

@@ -107,12 +107,21 @@ fn take_over_all(lock: &StateLock) -> Vec<LeftRun> {
     records.into_iter().filter_map(take).collect()
 }
 
-/// Whether the record of a program that outlives its process is left, beside those of these runs. After [`sweep`](crate::sweep):
-/// the program may still run.
-pub fn is_one_left(guards: &Guards, but: &[LeftRun]) -> bool {
-    let records = guards.lock.as_ref().and_then(|lock| lock.records().ok()).unwrap_or_default();
-    let others = records.iter().filter(|path| !but.iter().any(|run| run.is_of(path)));
-    others.map(|path| Record::read(path)).any(|record| record.is_ok_and(|record| record.outlives.is_some()))
+/// Whether the record of a program that outlives its process is left, beside those of these runs; `None` if one can't be read, and
+/// the others are of none. After [`sweep`](crate::sweep): the program may still run.
+pub fn is_one_left(guards: &Guards, but: &[LeftRun]) -> Option<bool> {
+    let Some(lock) = &guards.lock else { return Some(false) };
+    let others = lock.records().ok()?.into_iter().filter(|path| !but.iter().any(|run| run.is_of(path)));
+    let outlive: Vec<Option<bool>> = others
+        .map(|path| match Record::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(false),
+            record => record.ok().map(|record| record.outlives.is_some()),
+        })
+        .collect();
+    match outlive.contains(&Some(true)) {
+        true => Some(true),
+        false => outlive.iter().all(Option::is_some).then_some(false),
+    }
 }
 
 /// Becomes the worker of the guard of this record. One that does not answer is killed: it has been sent the lock.

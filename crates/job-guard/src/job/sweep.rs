@@ -2,9 +2,14 @@
 //!
 //! Each guard writes a record before it starts its program, and removes it when no process is left
 //! ([`crate::guard`]). So a record that is found while this worker holds the member's lock belongs to a guard
-//! that was killed, or that waits for this worker ([`left_runs`](super::left)). Its processes are recognised by their cgroup, by the variable of the run in their environment, by their session,
-//! or by their parent. A process without any of these marks can't be distinguished from an unrelated one. But if the
-//! record excludes every unmarked process, all of the run is proved to be gone.
+//! that was killed, or that waits for this worker ([`left_runs`](super::left)). Its processes are recognised by their cgroup,
+//! by the variable of the run in their environment, by their session, or by their parent. A process without any of these
+//! marks can't be distinguished from an unrelated one. But if the record excludes every unmarked process, all of the run is
+//! proved to be gone.
+//!
+//! Without a cgroup the proof is a look at all processes. One that ends during the look can leave a child that the look has
+//! passed by. Such a child is younger than the look, and the kernel numbers processes in ascending order. So whatever has
+//! been numbered since the look began is looked at next, until nothing more has been: then all that live have been seen.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::fs;
@@ -26,11 +31,11 @@ use crate::guard::{
 /// The pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How many looks in a row have to find nothing.
-const EMPTY_LOOKS: u32 = 20;
+/// How many whole looks have to find nothing: a process has its number for a moment before it can be seen.
+const EMPTY_LOOKS: u32 = 2;
 
-/// How many looks one look counts for during which no process ended that may have left a child behind.
-const SURE_LOOK: u32 = 10;
+/// How often one look goes on to the processes that were numbered meanwhile.
+const ROUNDS: usize = 100;
 
 /// Ends the processes that earlier guards with this lock left behind, but for these runs, and proves `by` then that all are gone.
 /// Call it before anything is run under the lock.
@@ -86,9 +91,7 @@ pub(super) struct Clearing {
     record: Record,
     /// That of the run.
     variable: String,
-    /// Dead processes that were seen before.
-    dead: BTreeSet<(Pid, u64)>,
-    /// How many looks in a row have found nothing.
+    /// How many whole looks have found nothing, since the last one that found something.
     empty: u32,
 }
 
@@ -99,7 +102,7 @@ impl Clearing {
     /// If no guard has written it, or it can't be read.
     pub(super) fn new(path: &Path, variable: String) -> io::Result<Clearing> {
         let record = Record::read(path)?;
-        Ok(Clearing { path: path.to_owned(), record, variable, dead: BTreeSet::new(), empty: 0 })
+        Ok(Clearing { path: path.to_owned(), record, variable, empty: 0 })
     }
 
     /// When the guard was started, in clock ticks since the boot.
@@ -112,9 +115,9 @@ impl Clearing {
     /// # Errors
     /// What is left, or may be, as a sentence.
     pub(super) fn look(&mut self) -> Result<(), String> {
-        match clear(&self.record, &self.path, &self.variable, &mut self.dead) {
+        match clear(&self.record, &self.path, &self.variable) {
             Ok(Swept::Gone) => self.empty = EMPTY_LOOKS,
-            Ok(Swept::NotSeen { is_sure }) => self.empty += if is_sure { SURE_LOOK } else { 1 },
+            Ok(Swept::NotSeen { is_whole }) => self.empty += u32::from(is_whole),
             Ok(Swept::Left(reason)) => {
                 self.empty = 0;
                 return Err(reason);
@@ -123,7 +126,7 @@ impl Clearing {
         }
         match self.empty >= EMPTY_LOOKS {
             true => Ok(()),
-            false => Err("processes that may still start others".to_owned()),
+            false => Err("processes that the last look may have missed".to_owned()),
         }
     }
 }
@@ -136,13 +139,13 @@ enum Swept {
     /// No process of it can be left.
     Gone,
     /// This look has found no process of it.
-    NotSeen { is_sure: bool },
+    NotSeen { is_whole: bool },
     /// Which processes are left, as a sentence.
     Left(String),
 }
 
 /// Looks once for the processes of one record, and kills them.
-fn clear(record: &Record, path: &Path, variable: &str, dead: &mut BTreeSet<(Pid, u64)>) -> io::Result<Swept> {
+fn clear(record: &Record, path: &Path, variable: &str) -> io::Result<Swept> {
     if record.boot != boot()? {
         return Ok(Swept::Gone);
     }
@@ -151,7 +154,10 @@ fn clear(record: &Record, path: &Path, variable: &str, dead: &mut BTreeSet<(Pid,
         if record.ancestors == [1] {
             return Ok(Swept::Gone);
         }
-        return Ok(Swept::Left("a job of another PID namespace, such as a container's".to_owned()));
+        return Ok(Swept::Left(format!(
+            "a job of another PID namespace, such as a container's; remove {} once that has ended",
+            path.display()
+        )));
     }
     if let Some(own) = &record.cgroup {
         return clear_cgroup(own);
@@ -159,9 +165,6 @@ fn clear(record: &Record, path: &Path, variable: &str, dead: &mut BTreeSet<(Pid,
     let run = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let seen = SweepLook::look(record, variable, run)?;
     let (ours, strangers) = judge(record, &seen);
-    let is_dead = |pid: &Pid| seen.processes.get(pid).is_some_and(|known| known.process.is_dead());
-    let (dead_ours, ours): (Vec<Pid>, Vec<Pid>) = ours.into_iter().partition(is_dead);
-    let (dead_strangers, strangers): (Vec<Pid>, Vec<Pid>) = strangers.into_iter().partition(is_dead);
     for &pid in &ours {
         let _ = kill(pid, Signal::SIGKILL);
     }
@@ -176,12 +179,7 @@ fn clear(record: &Record, path: &Path, variable: &str, dead: &mut BTreeSet<(Pid,
             format!("processes {} may be a job's that has cleared its environment", listed(&strangers));
         return Ok(Swept::Left(reason));
     }
-    let mut is_sure = seen.is_whole;
-    for pid in dead_ours.into_iter().chain(dead_strangers) {
-        // The next look finds a child that it may have left.
-        is_sure &= !dead.insert((pid, seen.processes[&pid].process.started));
-    }
-    Ok(Swept::NotSeen { is_sure })
+    Ok(Swept::NotSeen { is_whole: seen.is_whole })
 }
 
 fn clear_cgroup(dir: &Path) -> io::Result<Swept> {
@@ -202,7 +200,7 @@ struct SweepLook {
     processes: BTreeMap<Pid, Known>,
     /// This process and its ancestors, which belong to no job.
     exempt: BTreeSet<Pid>,
-    /// Whether every listed process still existed when it was read.
+    /// Whether it has seen all that live.
     is_whole: bool,
 }
 
@@ -230,22 +228,41 @@ impl SweepLook {
             ));
         }
         let me = Process::read(Pid::this())?.ok_or(io::ErrorKind::NotFound)?;
-        let mut seen = SweepLook { is_whole: true, ..SweepLook::default() };
+        let mut seen = SweepLook::default();
         seen.exempt.insert(me.pid);
         seen.exempt.extend(ancestors_of(&me)?);
+        let mut newest = tree::newest()?;
         for pid in tree::pids()? {
-            let Some(process) = Process::read(pid)? else {
-                seen.is_whole = false;
-                continue;
-            };
-            let mut known = Known { process, mark: Mark::Unknown, hierarchy: String::new() };
-            if process.started >= record.since {
-                known.mark = mark_of(pid, variable, run)?;
-                known.hierarchy = text(pid, "cgroup")?;
+            seen.add(pid, record, variable, run)?;
+        }
+        for _ in 0..ROUNDS {
+            let before = std::mem::replace(&mut newest, tree::newest()?);
+            if newest == before {
+                seen.is_whole = true;
+                break;
             }
-            seen.processes.insert(pid, known);
+            // None if the numbers have begun again at the lowest.
+            for pid in (before + 1..=newest).map(Pid::from_raw) {
+                if !tree::is_thread(pid)? {
+                    seen.add(pid, record, variable, run)?;
+                }
+            }
+            if newest < before {
+                break;
+            }
         }
         Ok(seen)
+    }
+
+    fn add(&mut self, pid: Pid, record: &Record, variable: &str, run: &str) -> io::Result<()> {
+        let Some(process) = Process::read(pid)? else { return Ok(()) };
+        let mut known = Known { process, mark: Mark::Unknown, hierarchy: String::new() };
+        if process.started >= record.since {
+            known.mark = mark_of(pid, variable, run)?;
+            known.hierarchy = text(pid, "cgroup")?;
+        }
+        self.processes.insert(pid, known);
+        Ok(())
     }
 }
 
@@ -268,10 +285,11 @@ fn text(pid: Pid, file: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Which processes belong to the record's run, and which may belong to it.
+/// Which living processes belong to the record's run, and which may belong to it.
 fn judge(record: &Record, seen: &SweepLook) -> (Vec<Pid>, Vec<Pid>) {
     let young =
         |known: &&Known| known.process.started >= record.since && !seen.exempt.contains(&known.process.pid);
+    let is_alive = |pid: &Pid| seen.processes.get(pid).is_some_and(|known| !known.process.is_dead());
     let mut ours: BTreeSet<Pid> = seen
         .processes
         .values()
@@ -298,8 +316,9 @@ fn judge(record: &Record, seen: &SweepLook) -> (Vec<Pid>, Vec<Pid>) {
     let strangers = (seen.processes.values().filter(young))
         .filter(|known| !ours.contains(&known.process.pid) && may_be_ours(record, seen, known))
         .map(|known| known.process.pid)
+        .filter(is_alive)
         .collect();
-    (ours.into_iter().collect(), strangers)
+    (ours.into_iter().filter(is_alive).collect(), strangers)
 }
 
 /// Whether nothing excludes that a process belongs to the run. Orphans of guard and worker are adopted by an ancestor

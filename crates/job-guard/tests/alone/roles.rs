@@ -104,7 +104,7 @@ fn worker_and_guard_frozen_and_woken_past_the_lease_the_program_is_killed_at_onc
 }
 
 /// A program that outlives its worker, whose worker has been killed, with its guard.
-fn left(tree: &Tree, state: &Path, cgroup: Option<&Path>) -> (Vec<(Pid, String)>, Pid) {
+fn left(tree: &Tree, state: &Path, cgroup: Option<&Path>) -> (Vec<Pid>, Pid) {
     let mut worker = outliving(tree, state, cgroup).start();
     wait_for("all of the program's processes", || tree.living().len() >= STUBBORN_PROCESSES);
     let guard = worker.guard();
@@ -120,13 +120,15 @@ fn outliving<'a>(tree: &'a Tree, state: &'a Path, cgroup: Option<&'a Path>) -> W
     setup
 }
 
-/// The processes that do not come and go: a nap lasts less than the pause between two looks.
-fn lasting(tree: &Tree) -> Vec<(Pid, String)> {
-    let mut all = tree.living();
+/// The processes that do not come and go: a nap lasts less than the pause between two looks. The name of one that has just been
+/// started can change yet.
+fn lasting(tree: &Tree) -> Vec<Pid> {
+    let living = || tree.living().into_iter().map(|(pid, _)| pid).collect::<Vec<_>>();
+    let mut all = living();
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(100));
-        let now = tree.living();
-        all.retain(|process| now.contains(process));
+        let now = living();
+        all.retain(|pid| now.contains(pid));
     }
     all
 }

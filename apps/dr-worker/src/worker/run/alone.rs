@@ -6,11 +6,7 @@ use job_guard::{Deadline, StateLock, WorkTime};
 use tokio::{sync::watch, task::JoinSet};
 use zk_session::BootTime;
 
-use super::{
-    LAST_LINES,
-    left::{SWEEP_WITHIN, end_but},
-    work::JobWork,
-};
+use super::{LAST_LINES, work::JobWork};
 use crate::{
     config::{Config, HookName, JobConfig},
     error::Error,
@@ -33,22 +29,6 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// The pause between two renewals of that lease.
 const RENEWAL: Duration = Duration::from_secs(1);
-
-/// Ends what an earlier worker of this node has left behind.
-///
-/// # Errors
-/// With the processes that are left.
-pub(crate) async fn check_alone(config: &Config, lock: &StateLock) -> Result<(), Error> {
-    end_but(|_| false, config, lock).await;
-    let swept =
-        job_guard::sweep(&job::new_guards().lock(lock.clone()), &[], BootTime::now() + SWEEP_WITHIN).await;
-    swept.map_err(|left| {
-        Error::NotNow(format!(
-            "an earlier worker of this node and its guard were killed together, and its job may still run: {left}; end \
-             these processes first"
-        ))
-    })
-}
 
 /// Runs the job of this node until a signal ends it, under a guard, with its hooks. Former leaders are not fenced.
 ///

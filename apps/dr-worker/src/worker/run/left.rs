@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// How long to wait for processes of an earlier worker to end.
-pub(super) const SWEEP_WITHIN: Duration = Duration::from_secs(2);
+const SWEEP_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a standby may take to end that has outlived the last worker, and of whose job nothing is configured.
 const LEFT_WITHIN: Duration = Duration::from_secs(10);
@@ -24,21 +24,26 @@ const LEFT_WITHIN: Duration = Duration::from_secs(10);
 /// # Errors
 /// If another one must not be started beside a standby that is left.
 pub(super) async fn sweep(config: &Config, lock: &StateLock) -> Result<(bool, Vec<LeftRun>), Error> {
-    let left = end_but(|standby| standby.outlives, config, lock).await;
+    let (left, swept) = end_but(|standby| standby.outlives, config, lock).await;
+    let Err(why) = swept else { return Ok((true, left)) };
+    let mut standbys = config.jobs.iter().filter_map(|job| job.spec.standby.as_ref());
     let guards = job::new_guards().lock(lock.clone());
-    let swept = job_guard::sweep(&guards, &left, BootTime::now() + SWEEP_WITHIN).await;
-    if let Err(what) = &swept {
-        let why = format!(
-            "an earlier worker and its guard were killed together, and its job may still run: {what}"
-        );
-        if is_one_left(&guards, &left) {
-            return Err(Error::NotNow(format!(
-                "{why}; a standby must not be started beside one that outlives its worker: end these processes first"
-            )));
-        }
-        tracing::error!("{why}; this worker waits for the session of the earlier one to end");
+    if is_one_left(&guards, &left).unwrap_or_else(|| standbys.any(|standby| standby.outlives)) {
+        return Err(Error::NotNow(format!(
+            "{why}; a standby must not be started beside one that outlives its worker: end these processes first"
+        )));
     }
-    Ok((swept.is_ok(), left))
+    tracing::error!("{why}; this worker waits for the session of the earlier one to end");
+    Ok((false, left))
+}
+
+/// Ends what an earlier worker has left behind, before a job runs without an election.
+///
+/// # Errors
+/// With the processes that are left.
+pub(crate) async fn sweep_all(config: &Config, lock: &StateLock) -> Result<(), Error> {
+    let (_, swept) = end_but(|_| false, config, lock).await;
+    swept.map_err(|why| Error::NotNow(format!("{why}; end these processes first")))
 }
 
 /// Ends the standbys that have outlived the last worker: this one was stopped before it could continue them.
@@ -46,15 +51,30 @@ pub(super) async fn end_all(config: &Config) {
     // The tasks of the start have it for a moment, and the guards if it had continued them.
     let by = BootTime::now() + LEFT_WITHIN;
     match StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await {
-        Ok(lock) => drop(end_but(|_| false, config, &lock).await),
+        Ok(lock) => drop(end_standbys_but(|_| false, config, &lock).await),
         Err(error) => {
             tracing::info!("a standby that has outlived the last worker is not looked for: {error}")
         }
     }
 }
 
+/// Ends what an earlier worker has left behind, but for these standbys, which it returns. Or why something may be left.
+async fn end_but(
+    is_kept: impl Fn(&StandbySpec) -> bool,
+    config: &Config,
+    lock: &StateLock,
+) -> (Vec<LeftRun>, Result<(), String>) {
+    let left = end_standbys_but(is_kept, config, lock).await;
+    let guards = job::new_guards().lock(lock.clone());
+    let swept = job_guard::sweep(&guards, &left, BootTime::now() + SWEEP_WITHIN).await;
+    let may_run = |what| {
+        format!("an earlier worker and its guard were killed together, and its job may still run: {what}")
+    };
+    (left, swept.map_err(may_run))
+}
+
 /// Ends the standbys that have outlived the last worker, but for these, which it returns.
-pub(super) async fn end_but(
+async fn end_standbys_but(
     is_kept: impl Fn(&StandbySpec) -> bool,
     config: &Config,
     lock: &StateLock,

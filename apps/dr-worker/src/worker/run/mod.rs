@@ -76,6 +76,7 @@ use crate::{
 use handover::{Handovers, Wanted};
 use http_port::{HttpPort, first_listener, port, until_listening};
 use join::{Again, Here, join};
+pub(crate) use left::sweep_all;
 use memory::Memory;
 use parts::Parts;
 use reload::{PresentConfig, ReadConfig, Reading, Refused};
