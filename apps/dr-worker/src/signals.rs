@@ -2,16 +2,16 @@
 
 use std::{
     future::poll_fn,
-    io,
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicBool, Ordering},
+    io::{self, Read as _},
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
     },
+    sync::{Arc, OnceLock},
     task::Poll,
 };
 
-use nix::sys::signal::SigSet;
-use nix::sys::signal::{SigmaskHow, Signal as Name};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Name, raise};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Real-time signals. They are sent to a worker only by mistake.
@@ -58,20 +58,73 @@ pub(crate) fn ignore_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a SIGHUP has come after the last one that was handled.
-static RELOAD_WAITS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// The signals that a worker obeys.
+const OBEYED: [Name; 4] = [Name::SIGTERM, Name::SIGINT, Name::SIGHUP, UPGRADE];
 
-/// Sets the flag at each signal of this name, in the handler: before anything else learns of the signal.
-///
-/// # Errors
-/// If the kernel refuses a handler.
-pub(crate) fn set_at(name: Name, flag: &Arc<AtomicBool>) -> io::Result<()> {
-    signal_hook::flag::register(name as i32, Arc::clone(flag)).map(drop)
+/// The signals of this name that have come and were not obeyed yet: for each a byte, which the handler has written.
+#[derive(Debug)]
+struct Unobeyed {
+    name: Name,
+    bytes: UnixStream,
 }
 
-/// Whether a SIGHUP has come that nothing has handled. The next program of this process can't learn it otherwise.
-pub(crate) fn reload_waits() -> bool {
-    RELOAD_WAITS.load(Ordering::Acquire)
+/// The next program of this process inherits them. A signal that comes in the last moment before the execution is handled by
+/// this program, which does nothing any more.
+static UNOBEYED: OnceLock<Vec<Unobeyed>> = OnceLock::new();
+
+/// From now on the signals that a worker obeys are kept until they are [`obeyed`], for the next program of this process.
+///
+/// # Errors
+/// If the kernel refuses a handler, or no descriptor is left.
+pub(crate) fn keep_unobeyed() -> io::Result<()> {
+    if UNOBEYED.get().is_some() {
+        return Ok(());
+    }
+    let keep = |name: Name| {
+        let (bytes, handler) = UnixStream::pair()?;
+        bytes.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(name as i32, handler)?;
+        Ok(Unobeyed { name, bytes })
+    };
+    let kept = OBEYED.into_iter().map(keep).collect::<io::Result<Vec<_>>>()?;
+    UNOBEYED.get_or_init(|| kept);
+    Ok(())
+}
+
+/// Those of this name that have come are obeyed from now on.
+pub(crate) fn obeyed(name: Name) {
+    for kept in UNOBEYED.get().into_iter().flatten().filter(|kept| kept.name == name) {
+        drain(&kept.bytes);
+    }
+}
+
+/// What the next program of this process needs for [`raise_again`]: each signal with its descriptor.
+pub(crate) fn unobeyed() -> impl Iterator<Item = (Name, BorrowedFd<'static>)> {
+    UNOBEYED.get().into_iter().flatten().map(|kept| (kept.name, kept.bytes.as_fd()))
+}
+
+/// Sends this process the signals that the program before this one was sent and has not obeyed.
+pub(crate) fn raise_again(kept: impl IntoIterator<Item = (i32, OwnedFd)>) {
+    for (number, bytes) in kept {
+        if drain(&UnixStream::from(bytes))
+            && let Ok(name) = Name::try_from(number)
+            && let Err(error) = raise(name)
+        {
+            tracing::warn!(%error, signal = name.as_str(), "a signal from before the execution is lost");
+        }
+    }
+}
+
+/// Takes all bytes. Returns whether there was one.
+fn drain(mut bytes: &UnixStream) -> bool {
+    let (mut some, mut was_one) = ([0; 64], false);
+    loop {
+        match bytes.read(&mut some) {
+            Ok(1..) => was_one = true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => return was_one,
+        }
+    }
 }
 
 /// SIGHUP, which asks the daemon to read its configuration again.
@@ -79,7 +132,6 @@ pub(crate) struct Reloads(Signal);
 
 impl Reloads {
     pub(crate) fn new() -> io::Result<Self> {
-        set_at(Name::SIGHUP, &RELOAD_WAITS)?;
         signal(SignalKind::hangup()).map(Self)
     }
 
@@ -89,7 +141,7 @@ impl Reloads {
             std::future::pending().await
         }
         // One that comes before this is handled with what is read from now on.
-        RELOAD_WAITS.store(false, Ordering::Release);
+        obeyed(Name::SIGHUP);
     }
 }
 
@@ -175,5 +227,32 @@ pub(crate) async fn log_ignored() -> io::Result<()> {
             ),
             name => tracing::warn!(signal = name.as_str(), "ignored: use SIGTERM to stop a worker"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_was_not_obeyed_reaches_the_next_program_once() {
+        keep_unobeyed().expect("handlers");
+        let inherited = || {
+            let kept = unobeyed().filter(|(name, _)| *name == Name::SIGHUP);
+            kept.map(|(name, fd)| (name as i32, fd.try_clone_to_owned().expect("a descriptor")))
+        };
+        let waits = || {
+            let (_, bytes) = inherited().next().expect("SIGHUP is kept");
+            drain(&UnixStream::from(bytes))
+        };
+        assert!(!waits());
+        raise(Name::SIGHUP).expect("a signal");
+        obeyed(Name::SIGHUP);
+        assert!(!waits(), "an obeyed one is kept");
+        raise(Name::SIGHUP).expect("a signal");
+        raise(Name::SIGHUP).expect("a signal");
+        raise_again(inherited());
+        assert!(waits(), "it is not sent again");
+        assert!(!waits(), "it is sent more than once");
     }
 }

@@ -31,6 +31,18 @@ pub enum HaltedProgram {
     Stopped,
 }
 
+impl HaltedProgram {
+    /// As the predicate of a sentence about it.
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Self::Runs => "runs",
+            Self::Starting => "is being started",
+            Self::Stopping => "is about to stop",
+            Self::Stopped => "does not run",
+        }
+    }
+}
+
 impl Halted {
     /// What the program of the leader of this term does.
     pub(crate) fn new(term: u64, program: HaltedProgram) -> Self {

@@ -331,7 +331,7 @@ fn a_start_that_zookeeper_does_not_learn_of_is_recorded_afterwards() {
     until("it is being started", || state("orders") == "starting");
     stage.server().faults().black_hole(true);
     fs::write(&ready, "").expect("a file");
-    let is_given_up = |line: io::Result<String>| line.expect("a line").contains("its program is Runs");
+    let is_given_up = |line: io::Result<String>| line.expect("a line").contains("its program runs");
     assert!(log.by_ref().lines().any(is_given_up));
     stage.server().faults().black_hole(false);
     until("the one after it runs", || state("web") == "running");

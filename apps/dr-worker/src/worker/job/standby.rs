@@ -619,7 +619,7 @@ impl Standby {
     /// Continues a standby that has outlived the worker before this one, before it is [kept](Self::keep).
     ///
     /// # Errors
-    /// If it can't be used. It goes on without a worker then.
+    /// If it can't be used. Its guard stops it then.
     pub(crate) fn continue_with(&self, left: LeftRun) -> io::Result<()> {
         let facts = self.file.read();
         let (job, guards) = (self.job(&facts), guards_in(&self.guards, &self.env));

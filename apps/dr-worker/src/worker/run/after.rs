@@ -4,7 +4,15 @@
 //! phase of a takeover waits for another election, so no elector takes the wait for a failure, and every recipe of a move goes
 //! on. That the program does not run is in `halted`, for those that come after it and those that it comes after.
 
-use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use election_admin::{AdminError, Attempts, Known, Observer};
 use election_core::{
@@ -39,6 +47,8 @@ pub(super) struct Order {
     started_in: Mutex<BTreeMap<String, u64>>,
     /// What the record says of the leader's program; `None` if that is not known.
     recorded: Mutex<Option<Halted>>,
+    /// Whether the log has that it can't be recorded, since it last was.
+    is_reported: AtomicBool,
 }
 
 impl Order {
@@ -49,7 +59,16 @@ impl Order {
         paths: Paths,
         me: MemberId,
     ) -> Self {
-        Self { others, session, root, paths, me, started_in: Mutex::default(), recorded: Mutex::default() }
+        Self {
+            others,
+            session,
+            root,
+            paths,
+            me,
+            started_in: Mutex::default(),
+            recorded: Mutex::default(),
+            is_reported: AtomicBool::default(),
+        }
     }
 
     fn job(&self) -> &str {
@@ -204,15 +223,19 @@ impl Order {
         let why = match timeout(WRITTEN_WITHIN, self.write(&halted)).await {
             Ok(Ok(())) => {
                 *self.recorded.lock() = Some(halted);
+                self.is_reported.store(false, Ordering::Relaxed);
                 return true;
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "no answer in time".to_owned(),
         };
-        tracing::warn!(
-            job = self.job(),
-            "the jobs before and after this one do not see that its program is {program:?}: {why}"
-        );
+        if !self.is_reported.swap(true, Ordering::Relaxed) {
+            let does = program.in_words();
+            tracing::warn!(
+                job = self.job(),
+                "the jobs before and after this one can't see yet that its program {does}: {why}"
+            );
+        }
         false
     }
 

@@ -83,6 +83,7 @@ impl Handovers {
 
     /// What the last reload wants. Returns whether this process is to execute itself, and waits for no removed job before.
     pub(super) fn want(&mut self, wanted: Option<Wanted>) -> bool {
+        while self.leaving.try_join_next().is_some() {}
         self.wanted = wanted.map(|wanted| (Arc::new(wanted), Instant::now()));
         self.wanted.is_some() && self.leaving.is_empty()
     }

@@ -61,7 +61,7 @@ use super::{
     state::{Job, Worker},
     systemd::{Phase, ServiceManager},
     upgrade::{
-        at_signals, begin,
+        at_signals,
         transfer::{Handed, Resumed},
     },
 };
@@ -103,11 +103,13 @@ pub(crate) enum Beginning {
 ///
 /// # Errors
 /// Why it could not start, or could not go on.
-pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) -> Result<(), Error> {
+pub(crate) async fn run(config: Config, sources: Sources, mut beginning: Beginning) -> Result<(), Error> {
     let jobs = config.jobs.iter().map(JobConfig::name);
     logging::identify(config.node.id.as_str(), config.node.site.as_str(), jobs);
-    let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
-    let mut reloads = Reloads::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
+    let no_signals = |e| Error::Internal(format!("no signals: {e}"));
+    signals::keep_unobeyed().map_err(no_signals)?;
+    let mut signals = Signals::new().map_err(no_signals)?;
+    let mut reloads = Reloads::new().map_err(no_signals)?;
     job_guard::adopt_orphans().map_err(|e| Error::Internal(format!("can't become a subreaper: {e}")))?;
     tokio::spawn(async {
         if let Err(error) = signals::log_ignored().await {
@@ -122,8 +124,9 @@ pub(crate) async fn run(config: Config, sources: Sources, beginning: Beginning) 
     let mut manager = ServiceManager::of_this_process();
     // A worker that continues hands over its jobs at a signal as always, which it can once it has joined.
     let is_resumed = matches!(beginning, Beginning::Resume(_));
-    if is_resumed {
+    if let Beginning::Resume(resumed) = &mut beginning {
         signals::unblock_all();
+        signals::raise_again(std::mem::take(&mut resumed.signals));
     }
     let started = tokio::select! {
         // The start is dropped, and leaves nothing behind.
@@ -158,7 +161,11 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     let http = HttpPort { port: port(config, listener.as_ref())?, upgrades: Arc::clone(&upgrades), replace };
     let worker = watch_node(config, &lock, &mut background)?;
     let metrics = metrics::install(&config.node, &config.jobs)?;
-    let reload_waits = resumed.as_ref().is_some_and(|(handed, _)| continue_reload(handed, &worker));
+    if let Some(reload) = resumed.as_ref().and_then(|(handed, _)| handed.reload.clone()) {
+        let [done, _] = metrics::RELOADS;
+        ::metrics::counter!("dr_config_reloads_total", "outcome" => done).increment(1);
+        worker.reloaded(reload);
+    }
     background.spawn({
         let (worker, upgrades, at) = (Arc::clone(&worker), Arc::clone(&upgrades), config.http.listen.clone());
         async move {
@@ -194,7 +201,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     };
     match joined.await {
         Ok((present, parts)) => {
-            Ok(Running { worker, session, present, parts, background, upgrades, reload_waits, _lock: lock })
+            Ok(Running { worker, session, present, parts, background, upgrades, _lock: lock })
         }
         Err(error) if is_resumed => abandon(&error),
         Err(error) => {
@@ -232,7 +239,7 @@ async fn open(config: &Config, beginning: Beginning) -> Result<(Opened, Option<H
     let (lock, inherited, resumed) = match beginning {
         Beginning::Start | Beginning::StartFixed => (acquire(config).await?, None, None),
         Beginning::Resume(resumed) => {
-            let Resumed { handed, descriptors } = *resumed;
+            let Resumed { handed, descriptors, .. } = *resumed;
             let (state_dir, member) = (&config.node.state_dir, config.node.id.as_str());
             let lock = StateLock::adopt(state_dir, member, descriptors.lock)?;
             let was_at = handed.listen.clone();
@@ -265,19 +272,6 @@ fn watch_node(config: &Config, lock: &StateLock, background: &mut JoinSet<()>) -
     background.spawn(plans::run(Arc::clone(&worker)));
     background.spawn(evacuation::run(Arc::clone(&worker)));
     Ok(worker)
-}
-
-/// Goes on with what the program before this one was asked for. Returns whether that is a reload.
-fn continue_reload(handed: &Handed, worker: &Worker) -> bool {
-    if let Some(reload) = handed.reload.clone() {
-        let [done, _] = metrics::RELOADS;
-        ::metrics::counter!("dr_config_reloads_total", "outcome" => done).increment(1);
-        worker.reloaded(reload);
-    }
-    if handed.upgrade_waits {
-        begin();
-    }
-    handed.reload_waits
 }
 
 /// A worker that continues, if its session lives.
@@ -317,8 +311,6 @@ struct Running {
     parts: Parts,
     background: JoinSet<()>,
     upgrades: Arc<Upgrades>,
-    /// Whether a reload was asked for while the program before this one executed it.
-    reload_waits: bool,
     /// Held until no process of this worker is left.
     _lock: StateLock,
 }
@@ -339,10 +331,6 @@ impl Running {
         let mut handovers =
             Handovers::new(Arc::clone(&self.upgrades), Arc::clone(&self.worker), self.session.clone());
         let mut reading = Reading::default();
-        if self.reload_waits {
-            manager.reloading();
-            reading.begin(sources);
-        }
         let result = loop {
             break tokio::select! {
             is_over = handovers.next(), if !reading.is_under_way() => {

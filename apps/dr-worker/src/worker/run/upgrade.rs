@@ -39,7 +39,6 @@ use crate::{
         upgrade::{
             FORMAT,
             check::{self, ResumeQuestion},
-            is_requested,
             report::{Continued, Progress, UpgradeReport},
             transfer::{Descriptors, Handed, HandedJob, execute},
         },
@@ -265,8 +264,7 @@ impl Upgrades {
             file: next.reload.is_some().then(|| file().ok().map(Path::to_owned)).flatten(),
             reload: next.reload.clone(),
             balances: worker.balancer().is_some(),
-            reload_waits: false,
-            upgrade_waits: false,
+            signals: Vec::new(),
         };
         let cloned = |error: io::Error| not_now(format!("no descriptors are left: {error}"));
         let listener = self.listener.lock().as_ref().map(OwnedFd::try_clone);
@@ -336,10 +334,13 @@ impl HeldWorker {
         if !is_held {
             return Err((Progress::NotNow, "this machine is too slow at the moment".to_owned()));
         }
-        self.handed.reload_waits = signals::reload_waits();
-        self.handed.upgrade_waits = self.handed.reload.is_some() && is_requested();
+        // A second request of an upgrade is this one.
+        let is_upgrade = self.handed.reload.is_none();
+        let unobeyed = signals::unobeyed().filter(|(name, _)| !(is_upgrade && *name == signals::UPGRADE));
+        let (names, unobeyed): (Vec<_>, Vec<_>) = unobeyed.unzip();
+        self.handed.signals = names.into_iter().map(|name| name as i32).collect();
         let arguments = check::arguments().chain([check::RESUME.into()]);
-        let error = execute(file, arguments, &self.handed, &self.descriptors);
+        let error = execute(file, arguments, &self.handed, &self.descriptors, &unobeyed);
         Err((Progress::Refused, format!("{} can't be executed: {error}", file.display())))
     }
 }

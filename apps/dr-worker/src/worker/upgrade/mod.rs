@@ -16,11 +16,6 @@ pub(crate) mod check;
 pub(crate) mod report;
 pub(crate) mod transfer;
 
-use std::sync::{
-    Arc, LazyLock,
-    atomic::{AtomicBool, Ordering},
-};
-
 use tokio::sync::Notify;
 
 use crate::signals;
@@ -30,25 +25,9 @@ pub(crate) const FORMAT: u32 = 1;
 
 static REQUESTED: Notify = Notify::const_new();
 
-static IS_REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-
 /// Requests an upgrade at each signal for it, until it is dropped. Further requests before it begins have no effect.
 pub(crate) fn at_signals() -> impl Future<Output = ()> {
-    if let Err(error) = signals::set_at(signals::UPGRADE, &IS_REQUESTED) {
-        tracing::warn!(%error, "a request of an upgrade during a reload can be lost");
-    }
-    signals::on(signals::UPGRADE, begin)
-}
-
-/// Requests an upgrade.
-pub(crate) fn begin() {
-    IS_REQUESTED.store(true, Ordering::Release);
-    REQUESTED.notify_one();
-}
-
-/// Whether a request waits.
-pub(crate) fn is_requested() -> bool {
-    IS_REQUESTED.load(Ordering::Acquire)
+    signals::on(signals::UPGRADE, || REQUESTED.notify_one())
 }
 
 /// Waits for a request.
@@ -57,5 +36,5 @@ pub(crate) fn is_requested() -> bool {
 /// Cancel safe.
 pub(crate) async fn requested() {
     REQUESTED.notified().await;
-    IS_REQUESTED.store(false, Ordering::Release);
+    signals::obeyed(signals::UPGRADE);
 }

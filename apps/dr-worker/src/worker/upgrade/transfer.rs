@@ -73,12 +73,9 @@ pub(crate) struct Handed {
     /// Whether the program takes part in the balancer's election.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) balances: bool,
-    /// Whether a reload was asked for meanwhile.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) reload_waits: bool,
-    /// Whether an upgrade was asked for meanwhile.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) upgrade_waits: bool,
+    /// The signals that were not obeyed: their descriptors cross after all others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) signals: Vec<i32>,
 }
 
 impl std::fmt::Debug for Handed {
@@ -132,6 +129,8 @@ pub(crate) struct Descriptors {
 pub(crate) struct Resumed {
     pub(crate) handed: Handed,
     pub(crate) descriptors: Descriptors,
+    /// What it was sent and has not obeyed.
+    pub(crate) signals: Vec<(i32, OwnedFd)>,
 }
 
 /// Executes the program at `file` in this process. Returns only if that fails: then nothing has changed.
@@ -140,14 +139,16 @@ pub(crate) fn execute(
     arguments: impl IntoIterator<Item = OsString>,
     handed: &Handed,
     descriptors: &Descriptors,
+    signals: &[BorrowedFd<'_>],
 ) -> io::Error {
     let before = match stdin().try_clone_to_owned() {
         Ok(before) => before,
         Err(error) => return error,
     };
     let blocked = signals::block();
-    let error =
-        send(handed, &before, descriptors).and_then(|receiver| Ok(dup2_stdin(&receiver)?)).map_or_else(
+    let error = send(handed, &before, descriptors, signals)
+        .and_then(|receiver| Ok(dup2_stdin(&receiver)?))
+        .map_or_else(
             |error| error,
             |()| {
                 let name = std::env::args_os().next().unwrap_or_else(|| file.into());
@@ -163,7 +164,12 @@ pub(crate) fn execute(
 }
 
 /// Puts everything on its way. Returns the end that receives it.
-fn send(handed: &Handed, stdin: &OwnedFd, descriptors: &Descriptors) -> io::Result<OwnedFd> {
+fn send(
+    handed: &Handed,
+    stdin: &OwnedFd,
+    descriptors: &Descriptors,
+    signals: &[BorrowedFd<'_>],
+) -> io::Result<OwnedFd> {
     let (sender, receiver) = UnixStream::pair()?;
     let mut file = file_in_memory(c"dr-worker-upgrade", MemfdFlags::CLOEXEC)?;
     // By one write: a worker can have a thousand jobs.
@@ -171,7 +177,7 @@ fn send(handed: &Handed, stdin: &OwnedFd, descriptors: &Descriptors) -> io::Resu
     file.rewind()?;
     let Descriptors { lock, listener, runs } = descriptors;
     let mut all = vec![file.as_fd(), stdin.as_fd(), lock.as_fd(), listener.as_fd()];
-    all.extend(runs.iter().map(AsFd::as_fd));
+    all.extend(runs.iter().map(AsFd::as_fd).chain(signals.iter().copied()));
     for some in all.chunks(AT_ONCE) {
         send_some(&sender, some)?;
     }
@@ -207,8 +213,10 @@ pub(crate) fn receive() -> io::Result<Resumed> {
         )));
     }
     dup2_stdin(&before)?;
-    let runs = received.collect();
-    Ok(Resumed { handed, descriptors: Descriptors { lock, listener, runs } })
+    let mut runs: Vec<_> = received.collect();
+    let signals = runs.split_off(runs.len().saturating_sub(handed.signals.len()));
+    let signals = handed.signals.iter().copied().zip(signals).collect();
+    Ok(Resumed { handed, descriptors: Descriptors { lock, listener, runs }, signals })
 }
 
 fn receive_all() -> io::Result<Vec<OwnedFd>> {
