@@ -125,10 +125,11 @@ async fn equip(runs: &mut [Run], args: &TestArgs, whole: bool) -> anyhow::Result
 
 /// Offers the programs that tests need. Without one its tests are skipped with a message.
 async fn offer_packages(choice: &Choice) {
-    const NEEDED: [(&str, &str, &str); 10] = [
+    const NEEDED: [(&str, &str, &str); 11] = [
         ("dr-worker", "prometheus", "/usr/bin/promtool"),
         ("dr-worker", "haproxy", "/usr/sbin/haproxy"),
         ("dr-worker", "rsync", "/usr/bin/rsync"),
+        ("dr-worker", "apparmor", "/usr/sbin/apparmor_parser"),
         ("dr-worker", "chromium", "/usr/bin/chromium"),
         ("dr-worker", "ansible-core", "/usr/bin/ansible-playbook"),
         ("e2e", "postgresql", "/usr/lib/postgresql"),

@@ -78,7 +78,7 @@ pub use log::LogConfig;
 pub(crate) use log::read_levels;
 pub use node::NodeConfig;
 pub(crate) use node::host_name;
-pub use notify::{NotifyCommand, NotifyConfig, NotifyEvent, NotifyRetry, Webhook, WebhookUrl};
+pub use notify::{NotifyCommand, NotifyConfig, NotifyEvent, NotifyRetry, TraceConfig, Webhook, WebhookUrl};
 pub(crate) use overlay::SETTLE;
 pub use overlay::{OverlayChange, Usable, check_overlay, overlay_changes, overlay_values};
 pub use policy::PolicyConfig;
@@ -107,7 +107,7 @@ pub use key::Effect;
 use job_guard::own_file;
 use key::{ANY, Key, Of, Reach, Shape, Terms};
 use reader::{Findings, Section};
-use table::{ConfigField, Table as _, later, nested, table, tables, unread};
+use table::{ConfigField, Table as _, later, nested, optional_nested, table, tables, unread};
 use tree::Node;
 use zk_session::LeaseTiming;
 
@@ -140,6 +140,8 @@ table! {
         pub balance: BalanceConfig = BalanceConfig::default() => nested().applied();
         /// Notifications of changes of leaders, of failures and of holds. One worker sends; see docs/notifications.md.
         pub notify: NotifyConfig = NotifyConfig::default() => nested().applied();
+        /// Where each change of leadership is sent as a trace, by OTLP over HTTP (JSON); not set: nowhere. See docs/metrics.md.
+        pub trace: Option<TraceConfig> = None => optional_nested(TraceConfig::default()).applied();
         /// A watchdog device resets this machine if worker and guard can't end a job before its lease ends. See docs/install.md.
         pub watchdog: WatchdogConfig = WatchdogConfig::default() => nested().worker("the device resets this machine if what opened it lets it go");
         /// Drills: practised failovers. See docs/drills.md.

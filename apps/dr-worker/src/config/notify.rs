@@ -108,6 +108,25 @@ impl NotifyRetry {
     }
 }
 
+table! {
+    /// `[trace]`: where changes of leadership are sent as traces.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct TraceConfig {
+        /// Where a trace is sent, with its path.
+        pub url: WebhookUrl = WebhookUrl::unset() => required(
+            "where traces are sent, such as \"http://127.0.0.1:4318/v1/traces\""
+        ).example("\"http://127.0.0.1:4318/v1/traces\"");
+        /// How long one attempt may take.
+        pub timeout: Duration = 10 * SECOND => value().within(100 * MILLISECOND..=10 * MINUTE);
+    }
+}
+
+impl From<TraceConfig> for Webhook {
+    fn from(TraceConfig { url, timeout }: TraceConfig) -> Self {
+        Self { url, timeout, ..Self::default() }
+    }
+}
+
 fn names_none(command: &[String]) -> Option<String> {
     command.first().is_none_or(String::is_empty).then(|| "names no program".to_owned())
 }

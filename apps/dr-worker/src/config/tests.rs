@@ -342,7 +342,7 @@ fn unknown_keys_are_refused_wherever_they_stand() {
         (
             "colour = 1\n",
             "worker.toml:1:1: colour: unknown key",
-            "valid at the top: node, zookeeper, http, log, probes, balance, notify, watchdog, drill, plan, policy, job",
+            "valid at the top: node, zookeeper, http, log, probes, balance, notify, trace, watchdog, drill, plan, policy, job",
         ),
         (
             "job.orders.ready = { kind = \"exec\", command = [\"x\"], url = \"u\" }\n",

@@ -1,7 +1,7 @@
 //! The daemon, and everything that it runs.
 //!
 //! ```text
-//!   run ──▶ upgrade, http, probes, balance, drill, notify, plans, evacuation, systemd ──▶ state ──▶ job
+//!   run ──▶ upgrade, http, probes, balance, drill, trace ─▶ notify, plans, evacuation, systemd ──▶ state ──▶ job
 //!               └──▶ metrics
 //! ```
 //!
@@ -26,6 +26,7 @@ mod probes;
 pub(crate) mod run;
 mod state;
 pub(crate) mod systemd;
+mod trace;
 pub(crate) mod upgrade;
 mod watchdog;
 

@@ -4,6 +4,7 @@ mod support;
 
 mod absent_members;
 mod access_lists;
+mod apparmor;
 mod called_off;
 mod cli_can_restart;
 mod cli_explain;
@@ -54,4 +55,5 @@ mod service;
 mod standbys;
 mod status_page;
 mod systemd;
+mod trace;
 mod watchdog;

@@ -119,6 +119,14 @@ pub(super) fn took(of: &Phases) -> Option<Duration> {
     phases(of).into_iter().map(|(_, took)| took).sum()
 }
 
+/// All phases of a change of leadership, in their order. `detected` is how long the failure that led to it was not noticed.
+pub(super) fn all_phases(
+    of: &Phases,
+    detected: Option<Duration>,
+) -> impl Iterator<Item = (&'static str, Option<Duration>)> {
+    [(DETECT, detected)].into_iter().chain(phases(of))
+}
+
 /// Records what happened in the election of `job`. `detected` is how long the failure that led to it was not noticed.
 pub(super) fn record(job: &str, event: ElectionEvent, detected: Option<Duration>) {
     let job = || job.to_owned();
@@ -129,7 +137,7 @@ pub(super) fn record(job: &str, event: ElectionEvent, detected: Option<Duration>
         ElectionEvent::TakeoverFailed => counter!("dr_takeover_failures_total", "job" => job()).increment(1),
         ElectionEvent::Ready { cause, phases: of } => {
             counter!("dr_transitions_total", "job" => job(), "cause" => cause.as_str()).increment(1);
-            for (phase, took) in [(DETECT, detected)].into_iter().chain(phases(&of)) {
+            for (phase, took) in all_phases(&of, detected) {
                 let seconds = took.map_or(f64::NAN, |took| took.as_secs_f64());
                 if took.is_some() {
                     histogram!("dr_transition_phase_seconds", "phase" => phase).record(seconds);

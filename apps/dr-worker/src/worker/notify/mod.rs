@@ -35,7 +35,7 @@ use crate::{
 };
 use event::{Event, Finder, SeenStatus};
 use notification::Notification;
-use webhook::{Failure, WebhookClient};
+pub(super) use webhook::{Failure, WebhookClient, pause};
 
 /// How many ids of sent notifications are remembered.
 const REMEMBERED: usize = 256;
@@ -103,7 +103,7 @@ impl Receiver {
             while let Err(failure) = hook.attempt(&notification).await {
                 failed += 1;
                 let pause = match &failure {
-                    Failure::Temporary(_) => webhook::pause(retry, failed),
+                    Failure::Temporary(_) => pause(retry, failed),
                     Failure::Refused(_) => None,
                 };
                 let Some(pause) = pause else {

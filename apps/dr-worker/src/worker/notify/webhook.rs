@@ -110,23 +110,38 @@ impl WebhookClient {
     /// Why it has failed.
     pub(crate) async fn attempt(&mut self, notification: &Notification) -> Result<(), Failure> {
         let body = notification.body.clone();
-        let client = self.client().await.map_err(Failure::Temporary)?;
         let seconds = unix_ms() / 1000;
-        let mut request = client
-            .post(self.webhook.url.secret().clone())
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::USER_AGENT, concat!("dr-worker/", env!("CARGO_PKG_VERSION")))
-            .header(ID, &notification.id)
-            .header(EVENT, notification.event)
-            .header(TIMESTAMP, seconds);
+        let mut headers = vec![
+            (ID, notification.id.clone()),
+            (EVENT, notification.event.to_owned()),
+            (TIMESTAMP, seconds.to_string()),
+        ];
         if let Some(path) = self.webhook.secret_file.clone() {
             let read = in_time(self.webhook.timeout, move || Tokens::read(&path)).await;
             let secret = match read {
                 Some(secret) => secret.map_err(|why| Failure::Temporary(format!("secret_file: {why}")))?,
                 None => return Err(Failure::Temporary("secret_file: it was not read in time".to_owned())),
             };
-            request = request.header(SIGNATURE, signature(secret.first(), seconds, &body));
+            headers.push((SIGNATURE, signature(secret.first(), seconds, &body)));
         }
+        self.post(body, headers).await
+    }
+
+    /// Posts this JSON once, with these headers beside the usual ones.
+    ///
+    /// # Errors
+    /// Why it has failed.
+    pub(in crate::worker) async fn post(
+        &mut self,
+        body: String,
+        headers: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Result<(), Failure> {
+        let client = self.client().await.map_err(Failure::Temporary)?;
+        let request = client
+            .post(self.webhook.url.secret().clone())
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::USER_AGENT, concat!("dr-worker/", env!("CARGO_PKG_VERSION")));
+        let request = headers.into_iter().fold(request, |request, (name, value)| request.header(name, value));
         match request.body(body).send().await {
             Ok(answer) => judge(answer.status()),
             Err(error) => Err(Failure::Temporary(client::cause(&error))),
@@ -167,7 +182,7 @@ fn signature(secret: &str, seconds: u64, body: &str) -> String {
 }
 
 /// The pause after this many attempts that have failed; `None` after the last one.
-pub(super) fn pause(retry: NotifyRetry, failed: u32) -> Option<Duration> {
+pub(in crate::worker) fn pause(retry: NotifyRetry, failed: u32) -> Option<Duration> {
     let doubled = retry.backoff.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)));
     (failed <= retry.max).then_some(doubled.min(retry.backoff_max))
 }

@@ -25,6 +25,7 @@ use crate::{
         metrics,
         probes::PeerAnswers,
         state::JobSlot,
+        trace::Traces,
     },
 };
 
@@ -41,6 +42,7 @@ pub(super) struct JobHandler {
     silent_since: Mutex<Option<BootTime>>,
     newest: NewestLeaders,
     disk: HungDisk,
+    traces: Traces,
 }
 
 impl JobHandler {
@@ -51,6 +53,7 @@ impl JobHandler {
         session_timeout: Duration,
         (source, order): (Option<Source>, Option<Order>),
         disk: HungDisk,
+        traces: Traces,
     ) -> Self {
         Self {
             work: JobWork { slot, fencing, order },
@@ -61,6 +64,7 @@ impl JobHandler {
             silent_since: Mutex::default(),
             newest: NewestLeaders::default(),
             disk,
+            traces,
         }
     }
 
@@ -91,6 +95,11 @@ impl Handler for JobHandler {
         };
         let detected =
             silent_since.and_then(|since| detected(&event, since, BootTime::now(), self.session_timeout));
+        if let ElectionEvent::Ready { phases, .. } = &event
+            && let Some(leadership) = self.work.slot.env()
+        {
+            self.traces.ready(leadership, metrics::all_phases(phases, detected));
+        }
         metrics::record(self.work.slot.name(), event, detected);
     }
 

@@ -41,6 +41,7 @@ use crate::{
         job,
         probes::{self, PeerAnswers, Prober},
         state::{Job, JobSlot, Vacancy, Worker},
+        trace::Traces,
         upgrade::{
             report::Continued,
             transfer::{Handed, HandedJob},
@@ -58,6 +59,7 @@ pub(super) struct Here<'a> {
     pub(super) left: Vec<LeftRun>,
     pub(super) memory: &'a Memory,
     pub(super) http: HttpPort,
+    pub(super) traces: Traces,
     pub(super) incarnation: Incarnation,
     /// If it continues.
     pub(super) again: Option<Again>,
@@ -71,7 +73,7 @@ pub(super) async fn join(
     here: Here<'_>,
     background: &mut JoinSet<()>,
 ) -> Result<Parts, Error> {
-    let Here { lock, left, memory, http, incarnation, again } = here;
+    let Here { lock, left, memory, http, traces, incarnation, again } = here;
     let is_again = again.is_some();
     let mut again = Returning::new(again, left);
     check_timing(config, &incarnation, is_again)?;
@@ -84,7 +86,8 @@ pub(super) async fn join(
 
     let jobs = Vec::with_capacity(config.jobs.len());
     let parts = Parts::new(http, guards, Arc::clone(worker.others()));
-    let mut joining = Joining { config, session, worker, memory, device, granted, is_again, jobs, parts };
+    let mut joining =
+        Joining { config, session, worker, memory, device, granted, is_again, traces, jobs, parts };
     for (job, looked) in config.jobs.iter().zip(looked) {
         joining.join(job, overlays.get(job.name()), looked, &mut again, background)?;
     }
@@ -159,6 +162,7 @@ struct Joining<'a> {
     /// The session timeout.
     granted: Duration,
     is_again: bool,
+    traces: Traces,
     jobs: Vec<Job>,
     parts: Parts,
 }
@@ -204,6 +208,7 @@ impl Joining<'_> {
             self.granted,
             (orders, order),
             disk,
+            self.traces.clone(),
         );
         let settings = election(config, job, &paths, &slot, self.parts.http.port).leftovers(leftovers);
         let settings = settings.above(floor.term, floor.token);

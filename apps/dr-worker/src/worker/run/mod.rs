@@ -60,6 +60,7 @@ use super::{
     metrics, notify, plans,
     state::{Job, Worker},
     systemd::{Phase, ServiceManager},
+    trace::{self, Traces},
     upgrade::{
         at_signals,
         transfer::{Handed, Resumed},
@@ -161,6 +162,8 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
     let http = HttpPort { port: port(config, listener.as_ref())?, upgrades: Arc::clone(&upgrades), replace };
     let worker = watch_node(config, &lock, &mut background)?;
     let metrics = metrics::install(&config.node, &config.jobs)?;
+    let (traces, completed) = Traces::new();
+    background.spawn(trace::run(Arc::clone(&worker), completed));
     if let Some(reload) = resumed.as_ref().and_then(|(handed, _)| handed.reload.clone()) {
         let [done, _] = metrics::RELOADS;
         ::metrics::counter!("dr_config_reloads_total", "outcome" => done).increment(1);
@@ -195,7 +198,7 @@ async fn start(config: &Config, beginning: Beginning) -> Result<Running, Error> 
         };
         let (present, config, overlays) = PresentConfig::first(config, &session, &incarnation).await?;
         worker.set_config(config.clone());
-        let here = Here { lock: &lock, left, memory: &memory, http, incarnation, again };
+        let here = Here { lock: &lock, left, memory: &memory, http, traces, incarnation, again };
         let parts = join((&config, &overlays), &session, &worker, here, &mut background).await?;
         Ok((present, parts))
     };
