@@ -120,7 +120,7 @@ impl Core {
     }
 
     /// Why this member, although it is first in line, leaves it to the elector who follows a lost leader.
-    fn held_back(&self) -> Option<String> {
+    pub(crate) fn held_back(&self) -> Option<String> {
         let Recipe::Elector(strategy) = &self.config.recipe else { return None };
         let unfit = self.own.ill_health();
         unfit.or_else(|| strategy.holds_back(&self.attributes(), Cause::LeaderLost))

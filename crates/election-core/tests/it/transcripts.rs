@@ -100,6 +100,7 @@ transcripts! {
     leave_in_mid_first_decision,
     health_not_known_yet,
     unfit_successor,
+    unfit_since_the_creation_was_lost,
     queue_health_not_known_yet,
     claim_after_a_pause,
     late_decision,

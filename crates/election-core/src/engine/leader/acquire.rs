@@ -131,6 +131,11 @@ impl OwnLeadership {
                 let version = meta.version;
                 *over = Some(version);
                 if let By::Succession(_) = claim.by {
+                    // It may have become unfit since it began: the creation is asked for again after a lost connection.
+                    if let Some(why) = core.held_back() {
+                        self.give_up_claim(core, StopReason::NotNamed(why));
+                        return None;
+                    }
                     let next = core.succession(elected, claim);
                     Arc::make_mut(&mut claim.appointment).term = next.term;
                     *written = Some(Box::new(next));
