@@ -1,16 +1,18 @@
 //! The signals that end a process, and those that must not.
 
 use std::{
+    collections::BTreeSet,
     future::poll_fn,
-    io::{self, Read as _},
+    io,
     os::{
-        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
     sync::{Arc, OnceLock},
     task::Poll,
 };
 
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Name, raise};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -91,7 +93,7 @@ pub(crate) fn keep_unobeyed() -> io::Result<()> {
     Ok(())
 }
 
-/// Those of this name that have come are obeyed from now on.
+/// Marks the signals of this name that have come so far as obeyed.
 pub(crate) fn obeyed(name: Name) {
     for kept in UNOBEYED.get().into_iter().flatten().filter(|kept| kept.name == name) {
         drain(&kept.bytes);
@@ -103,25 +105,27 @@ pub(crate) fn unobeyed() -> impl Iterator<Item = (Name, BorrowedFd<'static>)> {
     UNOBEYED.get().into_iter().flatten().map(|kept| (kept.name, kept.bytes.as_fd()))
 }
 
-/// Sends this process the signals that the program before this one was sent and has not obeyed.
-pub(crate) fn raise_again(kept: impl IntoIterator<Item = (i32, OwnedFd)>) {
-    for (number, bytes) in kept {
-        if drain(&UnixStream::from(bytes))
-            && let Ok(name) = Name::try_from(number)
-            && let Err(error) = raise(name)
-        {
-            tracing::warn!(%error, signal = name.as_str(), "a signal from before the execution is lost");
+/// Sends this process the signals that the program before this one was sent and has not obeyed, and those that came before this
+/// program was able to obey. Call it once that is.
+pub(crate) fn raise_again(inherited: impl IntoIterator<Item = (i32, OwnedFd)>) {
+    let inherited = inherited.into_iter().filter(|(_, bytes)| drain(bytes));
+    let names = inherited.filter_map(|(number, _)| Name::try_from(number).ok());
+    let early = UNOBEYED.get().into_iter().flatten().filter(|kept| drain(&kept.bytes)).map(|kept| kept.name);
+    // Both are taken before one is sent.
+    for name in names.chain(early).collect::<BTreeSet<_>>() {
+        if let Err(error) = raise(name) {
+            tracing::warn!(%error, signal = name.as_str(), "a signal that has come too early is lost");
         }
     }
 }
 
 /// Takes all bytes. Returns whether there was one.
-fn drain(mut bytes: &UnixStream) -> bool {
+fn drain(bytes: impl AsFd) -> bool {
     let (mut some, mut was_one) = ([0; 64], false);
     loop {
-        match bytes.read(&mut some) {
+        match nix::unistd::read(&bytes, &mut some) {
             Ok(1..) => was_one = true,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(Errno::EINTR) => {}
             Ok(0) | Err(_) => return was_one,
         }
     }
@@ -243,7 +247,7 @@ mod tests {
         };
         let waits = || {
             let (_, bytes) = inherited().next().expect("SIGHUP is kept");
-            drain(&UnixStream::from(bytes))
+            drain(bytes)
         };
         assert!(!waits());
         raise(Name::SIGHUP).expect("a signal");

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The new leader knows all phases when it is READY, and they follow one another. So one member sends the whole trace, and no
-//! context crosses from one member to another. The ids are derived from root, job, slot and term: whoever knows these finds the
-//! trace, and one that arrives twice is the same one. Nothing waits for the receiver.
+//! context crosses from one member to another. The ids are derived from root, job, slot, term and fencing token: whoever knows
+//! these finds the trace, and one that arrives twice is the same one. Nothing waits for the receiver.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ const WAITING: usize = 64;
 
 /// A receiver that is restarted gets the traces of that time.
 const RETRY: NotifyRetry =
-    NotifyRetry { max: 5, backoff: Duration::from_secs(1), backoff_max: Duration::from_secs(30) };
+    NotifyRetry { max: 5, backoff: Duration::from_secs(1), backoff_max: Duration::from_secs(16) };
 
 /// A change of leadership that this member has completed.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(super) async fn run(worker: Arc<Worker>, changes: async_channel::Receiver<Ch
     let mut used: Option<(TraceConfig, WebhookClient)> = None;
     while let Ok(change) = changes.recv().await {
         let Some(config) = worker.config().trace.clone() else { continue };
-        let (_, client) = match used.take() {
+        let (present, client) = match used.take() {
             Some(last) if last.0 == config => used.insert(last),
             _ => used.insert((config.clone(), WebhookClient::new(config.into()))),
         };
@@ -87,7 +87,8 @@ pub(super) async fn run(worker: Arc<Worker>, changes: async_channel::Receiver<Ch
                 Failure::Refused(_) => None,
             };
             let (job, term, why) = (&change.leadership.job, change.leadership.term, failure.why());
-            let Some(again) = again else {
+            let is_wanted = worker.config().trace.as_ref() == Some(&*present);
+            let Some(again) = again.filter(|_| is_wanted) else {
                 tracing::warn!(job, term, why, "the trace of a change of leadership was not delivered");
                 break;
             };
@@ -100,7 +101,8 @@ pub(super) async fn run(worker: Arc<Worker>, changes: async_channel::Receiver<Ch
 /// The body of a request: `ExportTraceServiceRequest` as JSON, of <https://opentelemetry.io/docs/specs/otlp/>.
 fn trace(change: &Change, root: &str) -> Value {
     let Change { leadership: of, ready_ms, phases } = change;
-    let name = format!("{}/{}/{}/{}", root.trim_end_matches('/'), of.job, of.slot, of.term);
+    let root = root.trim_end_matches('/');
+    let name = format!("{root}/{}/{}/{}/{}", of.job, of.slot, of.term, of.fencing_token);
     let trace_id = id(&name, 16);
     let root_id = id(&format!("{name}/change"), 8);
     let end = Duration::from_millis(*ready_ms);

@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use nix::errno::Errno;
-use nix::unistd::Pid;
+use nix::unistd::{self, Pid};
 
 use super::protocol::Lingering;
 
@@ -111,16 +112,14 @@ pub(crate) fn pids() -> io::Result<Vec<Pid>> {
     with_reserve(|| numbers_in("/proc"))
 }
 
-/// The number that the kernel has given last to a process or thread. The next one is higher, but for once in as many as the kernel
-/// has (`kernel.pid_max`).
+/// Takes the next number of a process or thread in this PID namespace, for a thread that ends at once. The one after it is higher,
+/// unless the numbers wrap around at `kernel.pid_max`. (In a container `/proc/loadavg` can have those of its host.)
 ///
 /// # Errors
-/// If it can't be read.
-pub(crate) fn newest() -> io::Result<i32> {
-    let load = with_reserve(|| fs::read_to_string("/proc/loadavg"))?;
-    load.split_ascii_whitespace().last().and_then(|number| number.parse().ok()).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("/proc/loadavg is not understood: {load:?}"))
-    })
+/// If no thread can be started.
+pub(crate) fn next_number() -> io::Result<i32> {
+    let thread = thread::Builder::new().spawn(|| unistd::gettid().as_raw())?;
+    thread.join().map_err(|_| io::Error::other("a thread that does nothing has panicked"))
 }
 
 /// Whether this is the number of a thread, and another one that of its process.

@@ -107,8 +107,8 @@ fn take_over_all(lock: &StateLock) -> Vec<LeftRun> {
     records.into_iter().filter_map(take).collect()
 }
 
-/// Whether the record of a program that outlives its process is left, beside those of these runs; `None` if one can't be read, and
-/// the others are of none. After [`sweep`](crate::sweep): the program may still run.
+/// Whether a record is left, besides those of these runs, of a program that outlives its process. `None` if a record can't be read
+/// and no other one is of such a program. After [`sweep`](crate::sweep): the program may still run.
 pub fn is_one_left(guards: &Guards, but: &[LeftRun]) -> Option<bool> {
     let Some(lock) = &guards.lock else { return Some(false) };
     let others = lock.records().ok()?.into_iter().filter(|path| !but.iter().any(|run| run.is_of(path)));

@@ -7,9 +7,10 @@
 //! marks can't be distinguished from an unrelated one. But if the record excludes every unmarked process, all of the run is
 //! proved to be gone.
 //!
-//! Without a cgroup the proof is a look at all processes. One that ends during the look can leave a child that the look has
-//! passed by. Such a child is younger than the look, and the kernel numbers processes in ascending order. So whatever has
-//! been numbered since the look began is looked at next, until nothing more has been: then all that live have been seen.
+//! Without a cgroup the proof is a look at all processes. A process that ends during the look can leave a child that the look
+//! has already passed. Such a child got its number after the look began, because the kernel hands out numbers in ascending
+//! order. So the look goes on to the numbers given since then, until there is no new one: then every living process has been
+//! seen. (A program with CAP_CHECKPOINT_RESTORE can choose numbers. Run it in a cgroup.)
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::fs;
@@ -31,10 +32,10 @@ use crate::guard::{
 /// The pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How many whole looks have to find nothing: a process has its number for a moment before it can be seen.
+/// How many whole looks have to find nothing: a new process has its number a moment before it becomes visible.
 const EMPTY_LOOKS: u32 = 2;
 
-/// How often one look goes on to the processes that were numbered meanwhile.
+/// How often one look goes on to the numbers that were given meanwhile.
 const ROUNDS: usize = 100;
 
 /// Ends the processes that earlier guards with this lock left behind, but for these runs, and proves `by` then that all are gone.
@@ -231,26 +232,11 @@ impl SweepLook {
         let mut seen = SweepLook::default();
         seen.exempt.insert(me.pid);
         seen.exempt.extend(ancestors_of(&me)?);
-        let mut newest = tree::newest()?;
-        for pid in tree::pids()? {
-            seen.add(pid, record, variable, run)?;
-        }
-        for _ in 0..ROUNDS {
-            let before = std::mem::replace(&mut newest, tree::newest()?);
-            if newest == before {
-                seen.is_whole = true;
-                break;
-            }
-            // None if the numbers have begun again at the lowest.
-            for pid in (before + 1..=newest).map(Pid::from_raw) {
-                if !tree::is_thread(pid)? {
-                    seen.add(pid, record, variable, run)?;
-                }
-            }
-            if newest < before {
-                break;
-            }
-        }
+        let mut see = |pid| seen.add(pid, record, variable, run);
+        seen.is_whole = see_all(tree::next_number, tree::pids, |pid| match tree::is_thread(pid)? {
+            true => Ok(()),
+            false => see(pid),
+        })?;
         Ok(seen)
     }
 
@@ -264,6 +250,29 @@ impl SweepLook {
         self.processes.insert(pid, known);
         Ok(())
     }
+}
+
+/// Calls `see` with all that `list` returns, and with all numbers that are given until it has. `next` takes the next number.
+/// Returns whether no living process was left out.
+fn see_all(
+    mut next: impl FnMut() -> io::Result<i32>,
+    list: impl FnOnce() -> io::Result<Vec<Pid>>,
+    mut see: impl FnMut(Pid) -> io::Result<()>,
+) -> io::Result<bool> {
+    let mut newest = next()?;
+    list()?.into_iter().try_for_each(&mut see)?;
+    for _ in 0..ROUNDS {
+        let before = std::mem::replace(&mut newest, next()?);
+        // None if the numbers have wrapped around.
+        (before + 1..newest).map(Pid::from_raw).try_for_each(&mut see)?;
+        if newest <= before {
+            break;
+        }
+        if newest == before + 1 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn mark_of(pid: Pid, name: &str, run: &str) -> io::Result<Mark> {
@@ -423,6 +432,27 @@ mod tests {
         let (ours, strangers) = judge(&record(), &seen);
         let raw = |pids: Vec<Pid>| pids.into_iter().map(Pid::as_raw).collect();
         (raw(ours), raw(strangers))
+    }
+
+    #[test]
+    fn a_look_goes_on_until_no_number_is_new() {
+        let look = |numbers: &mut dyn Iterator<Item = i32>| {
+            let mut seen = Vec::new();
+            let is_whole = see_all(
+                || Ok(numbers.next().expect("enough")),
+                || Ok([1, 7].map(Pid::from_raw).to_vec()),
+                |pid| {
+                    seen.push(pid.as_raw());
+                    Ok(())
+                },
+            );
+            (is_whole.unwrap(), seen)
+        };
+        assert_eq!(look(&mut [9, 10].into_iter()), (true, vec![1, 7]));
+        assert_eq!(look(&mut [9, 12, 14, 15].into_iter()), (true, vec![1, 7, 10, 11, 13]));
+        assert_eq!(look(&mut [99, 4].into_iter()), (false, vec![1, 7]), "they have wrapped around");
+        let (is_whole, seen) = look(&mut (5..).step_by(2));
+        assert!(!is_whole && seen.len() == 2 + ROUNDS, "a machine on which another one always begins");
     }
 
     #[test]

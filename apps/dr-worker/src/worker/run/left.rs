@@ -26,9 +26,9 @@ const LEFT_WITHIN: Duration = Duration::from_secs(10);
 pub(super) async fn sweep(config: &Config, lock: &StateLock) -> Result<(bool, Vec<LeftRun>), Error> {
     let (left, swept) = end_but(|standby| standby.outlives, config, lock).await;
     let Err(why) = swept else { return Ok((true, left)) };
-    let mut standbys = config.jobs.iter().filter_map(|job| job.spec.standby.as_ref());
     let guards = job::new_guards().lock(lock.clone());
-    if is_one_left(&guards, &left).unwrap_or_else(|| standbys.any(|standby| standby.outlives)) {
+    let has_standby = || config.jobs.iter().any(|job| job.spec.standby.is_some());
+    if is_one_left(&guards, &left).unwrap_or_else(has_standby) {
         return Err(Error::NotNow(format!(
             "{why}; a standby must not be started beside one that outlives its worker: end these processes first"
         )));

@@ -125,10 +125,14 @@ pub(crate) async fn run(config: Config, sources: Sources, mut beginning: Beginni
     let mut manager = ServiceManager::of_this_process();
     // A worker that continues hands over its jobs at a signal as always, which it can once it has joined.
     let is_resumed = matches!(beginning, Beginning::Resume(_));
-    if let Beginning::Resume(resumed) = &mut beginning {
-        signals::unblock_all();
-        signals::raise_again(std::mem::take(&mut resumed.signals));
-    }
+    let inherited = match &mut beginning {
+        Beginning::Resume(resumed) => {
+            signals::unblock_all();
+            std::mem::take(&mut resumed.signals)
+        }
+        _ => Vec::new(),
+    };
+    signals::raise_again(inherited);
     let started = tokio::select! {
         // The start is dropped, and leaves nothing behind.
         name = signals.next(), if !is_resumed => {

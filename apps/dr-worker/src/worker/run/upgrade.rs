@@ -334,7 +334,7 @@ impl HeldWorker {
         if !is_held {
             return Err((Progress::NotNow, "this machine is too slow at the moment".to_owned()));
         }
-        // A second request of an upgrade is this one.
+        // A second request for an upgrade is met by this one.
         let is_upgrade = self.handed.reload.is_none();
         let unobeyed = signals::unobeyed().filter(|(name, _)| !(is_upgrade && *name == signals::UPGRADE));
         let (names, unobeyed): (Vec<_>, Vec<_>) = unobeyed.unzip();

@@ -51,6 +51,8 @@ pub(super) struct ServiceManager {
     /// What it knows.
     is_ready: bool,
     is_reloading: bool,
+    /// The beginning of a reload that could not be sent yet: the socket was full.
+    unsent: Option<String>,
     is_stopping: bool,
     status: String,
     is_unreachable: bool,
@@ -74,6 +76,7 @@ impl ServiceManager {
             watchdog,
             is_ready: false,
             is_reloading: false,
+            unsent: None,
             is_stopping: false,
             status: String::new(),
             is_unreachable: false,
@@ -110,7 +113,10 @@ impl ServiceManager {
         // systemd ignores a READY=1 that was sent before this time.
         let micros = clock_gettime(ClockId::CLOCK_MONOTONIC).map(|now| Duration::from(now).as_micros());
         match micros {
-            Ok(micros) => drop(self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"))),
+            Ok(micros) => {
+                self.unsent = Some(format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+                self.send_unsent();
+            }
             Err(error) => tracing::warn!(%error, "can't read the clock for the service manager"),
         }
     }
@@ -119,10 +125,17 @@ impl ServiceManager {
     pub(super) fn reloaded(&mut self) {
         self.is_reloading = false;
         // Sent with a later status if it does not take part yet, or if the socket is full.
-        self.is_ready = self.is_ready && self.send("READY=1");
+        self.is_ready = self.is_ready && self.send_unsent() && self.send("READY=1");
+    }
+
+    /// Whether the beginning of the last reload was sent.
+    fn send_unsent(&mut self) -> bool {
+        self.unsent = self.unsent.take().filter(|message| !self.send(message));
+        self.unsent.is_none()
     }
 
     fn report(&mut self, phase: Phase<'_>) {
+        self.send_unsent();
         let status = match phase {
             Phase::Starting => "starting".to_owned(),
             Phase::Running(worker) => status_of(worker),
@@ -135,7 +148,7 @@ impl ServiceManager {
         match phase {
             Phase::Stopping(_) if !self.is_stopping => self.is_stopping = self.send("STOPPING=1"),
             Phase::Running(worker) if !self.is_ready && !self.is_reloading && worker.takes_part() => {
-                self.is_ready = self.send("READY=1");
+                self.is_ready = self.send_unsent() && self.send("READY=1");
             }
             _ => {}
         }

@@ -7,20 +7,19 @@
 //!
 //! Everything is on its way before the program is executed, and this process is the only one that has the socket. The
 //! password of the session and the secrets of the configuration are in that file alone: in no argument, environment or file
-//! that has a name. All other descriptors
-//! are closed by the execution, threads end, and the process keeps its id and its children.
+//! that has a name. All other descriptors are closed by the execution, threads end, and the process keeps its id and its
+//! children.
 
 use std::{
-    ffi::OsString,
+    ffi::{CString, OsString},
     fs::File,
     io::{self, IoSlice, IoSliceMut, Seek as _, Write as _},
     mem::MaybeUninit,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt as _},
+        unix::{ffi::OsStringExt as _, net::UnixStream},
     },
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use election_core::status::Resumption;
@@ -152,7 +151,7 @@ pub(crate) fn execute(
             |error| error,
             |()| {
                 let name = std::env::args_os().next().unwrap_or_else(|| file.into());
-                Command::new(file).arg0(name).args(arguments).exec()
+                run_instead(file, [name].into_iter().chain(arguments))
             },
         );
     // It fails only without descriptors, and this replaces one.
@@ -161,6 +160,20 @@ pub(crate) fn execute(
         signals::unblock(&blocked);
     }
     error
+}
+
+/// Executes the program. Not by `Command`, after whose failure a broken pipe ends this process: it restores the default action of
+/// SIGPIPE first.
+fn run_instead(file: &Path, arguments: impl Iterator<Item = OsString>) -> io::Error {
+    let text = |text: OsString| CString::new(text.into_vec()).map_err(io::Error::other);
+    let executed = text(file.into()).and_then(|file| {
+        let arguments = arguments.map(text).collect::<io::Result<Vec<_>>>()?;
+        Ok(nix::unistd::execv(&file, &arguments)?)
+    });
+    match executed {
+        Err(error) => error,
+        Ok(never) => match never {},
+    }
 }
 
 /// Puts everything on its way. Returns the end that receives it.
