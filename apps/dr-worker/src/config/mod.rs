@@ -41,6 +41,7 @@ mod standby;
 mod table;
 mod timing;
 mod tokens;
+mod trace;
 mod tree;
 mod watchdog;
 mod zookeeper;
@@ -78,7 +79,7 @@ pub use log::LogConfig;
 pub(crate) use log::read_levels;
 pub use node::NodeConfig;
 pub(crate) use node::host_name;
-pub use notify::{NotifyCommand, NotifyConfig, NotifyEvent, NotifyRetry, TraceConfig, Webhook, WebhookUrl};
+pub use notify::{NotifyCommand, NotifyConfig, NotifyEvent, NotifyRetry, Webhook, WebhookUrl};
 pub(crate) use overlay::SETTLE;
 pub use overlay::{OverlayChange, Usable, check_overlay, overlay_changes, overlay_values};
 pub use policy::PolicyConfig;
@@ -97,6 +98,7 @@ pub(crate) use spec::{
 pub use spec::{JobSpec, Measure};
 pub use standby::{RoleChange, StandbySpec};
 pub use tokens::Tokens;
+pub use trace::TraceConfig;
 pub use tree::Origin;
 pub use watchdog::{WatchdogConfig, WatchdogMode};
 pub use zookeeper::{Auth, Overlays, Scheme, ZooKeeperAccess, ZooKeeperConfig, ZooKeeperTls};
@@ -332,7 +334,8 @@ impl Config {
         let owner = own_file::foreign_owner(dir)?;
         let dir = dir.display();
         Some(format!(
-            "node.state_dir {dir} belongs to user {owner}: only a worker of that user starts; check as that user"
+            "node.state_dir {dir} belongs to user {owner}: only a worker that runs as that user starts; check \
+             as that user"
         ))
     }
 

@@ -108,25 +108,6 @@ impl NotifyRetry {
     }
 }
 
-table! {
-    /// `[trace]`: where changes of leadership are sent as traces.
-    #[derive(Clone, Debug, PartialEq)]
-    pub struct TraceConfig {
-        /// Where a trace is sent, with its path.
-        pub url: WebhookUrl = WebhookUrl::unset() => required(
-            "where traces are sent, such as \"http://127.0.0.1:4318/v1/traces\""
-        ).example("\"http://127.0.0.1:4318/v1/traces\"");
-        /// How long one attempt may take.
-        pub timeout: Duration = 10 * SECOND => value().within(100 * MILLISECOND..=10 * MINUTE);
-    }
-}
-
-impl From<TraceConfig> for Webhook {
-    fn from(TraceConfig { url, timeout }: TraceConfig) -> Self {
-        Self { url, timeout, ..Self::default() }
-    }
-}
-
 fn names_none(command: &[String]) -> Option<String> {
     command.first().is_none_or(String::is_empty).then(|| "names no program".to_owned())
 }
@@ -166,7 +147,7 @@ impl Parse for WebhookUrl {
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         made(from, |text: String| {
             // The text may be a secret.
-            let url = reqwest::Url::parse(&text).map_err(|why| format!("it is no URL: {why}"))?;
+            let url = reqwest::Url::parse(&text).map_err(|why| format!("it is not a URL: {why}"))?;
             match url.scheme() {
                 "http" => Ok(Self(url)),
                 "https" if cfg!(feature = "tls") => Ok(Self(url)),

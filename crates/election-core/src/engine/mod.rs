@@ -1,10 +1,10 @@
 //! The election as a state machine: events in, actions out.
 //!
 //! ```text
-//!   session, lease ──┐                                                     ┌──▶ znode operations, watches
-//!   what was read  ──┤   handle(now, event)                                ├──▶ prepare, take over, lead, stop
+//!   session, lease ──┐                                               ┌──▶ znode operations, watches
+//!   what was read  ──┤   handle(now, event)                          ├──▶ prepare, take over, lead, stop
 //!   outcomes       ──┼──▶  Candidacy ──── Claim ───▶ OwnLeadership ──┼──▶ until when the work may go on
-//!   application    ──┤         └────▶  Core  ◀────────────────┘            └──▶ notes for the log
+//!   application    ──┤         └────▶  Core  ◀────────────┘          └──▶ notes for the log
 //!   time           ──┘               poll_action() until None
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! - The [candidacy](candidacy::Candidacy) is how this member comes to lead. Under an elector that is its
 //!   [membership](candidacy::elector), and the [elector] while its ballot is the lowest; otherwise it is a
 //!   [contest](candidacy::contest), in which a znode of its own becomes the leader znode.
-//! - The [leader](leader::OwnLeadership) is the leader's side. It uses an [claim], the only path to it.
+//! - The [leader](leader::OwnLeadership) is the leader's side. A [claim](appointment::Claim) is the only path to it.
 //! - The [history] has the leaderships that must still be recorded.
 //!
 //! Each part is level-triggered: after every event each part checks the whole state again and takes the next step, if

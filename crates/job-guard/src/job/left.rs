@@ -182,3 +182,35 @@ fn send_order(socket: &UnixStream, lock: &StateLock, output: &OwnedFd) -> io::Re
         false => Err(io::ErrorKind::WriteZero.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_record_that_cannot_be_read_may_be_that_of_a_program_that_outlives_its_process() {
+        let state = tempfile::tempdir().unwrap();
+        let lock = StateLock::acquire(state.path(), "east-1").unwrap();
+        let runs = state.path().join("east-1.runs");
+        let guards = Guards::new().lock(lock);
+        let record = |outlives: Option<&str>| Record {
+            boot: String::new(),
+            pid_namespace: String::new(),
+            since: 100,
+            ancestors: Vec::new(),
+            hierarchy: String::new(),
+            cgroup: None,
+            session: 21,
+            outlives: outlives.map(str::to_owned),
+        };
+        assert_eq!(is_one_left(&guards, &[]), Some(false), "there is none");
+        record(None).write(&runs.join("1-1-0")).unwrap();
+        assert_eq!(is_one_left(&guards, &[]), Some(false));
+        fs::write(runs.join("1-1-1"), "{").unwrap();
+        assert_eq!(is_one_left(&guards, &[]), None);
+        record(Some("orders")).write(&runs.join("1-1-2")).unwrap();
+        assert_eq!(is_one_left(&guards, &[]), Some(true));
+    }
+}

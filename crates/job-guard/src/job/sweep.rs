@@ -412,6 +412,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_record_of_another_pid_namespace_is_proved_only_if_its_first_process_was_the_worker() {
+        let path = Path::new("east-1.runs/7-1-0");
+        let clear = |ancestors: &[i32], boot: String| {
+            let record = Record { boot, ancestors: ancestors.to_vec(), ..record() };
+            clear(&record, path, "RUN").unwrap()
+        };
+        let boot = || boot().unwrap();
+        assert!(matches!(clear(&[1], boot()), Swept::Gone), "all processes have ended with the first one");
+        match clear(&[7, 1], boot()) {
+            Swept::Left(why) => assert!(why.contains("remove east-1.runs/7-1-0"), "{why}"),
+            _ => panic!("another first process can live on"),
+        }
+        assert!(matches!(clear(&[7, 1], "another".to_owned()), Swept::Gone), "the machine was started again");
+    }
+
     fn known(pid: i32, parent: i32, session: i32, started: u64) -> Known {
         let line =
             format!("{pid} (x) S {parent} {session} {session} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {started}");

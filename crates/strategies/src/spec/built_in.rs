@@ -24,7 +24,7 @@ use crate::{
 type Make = fn(&mut Settings<'_>) -> Option<OwnStage>;
 
 /// Each with what its settings make of it, in the order in which messages list them.
-const STAGES: [(&str, Make); 19] = [
+const STAGES: &[(&str, Make)] = &[
     (SiteOrder::NAME, plain::<SiteOrder>),
     (OtherSite::NAME, plain::<OtherSite>),
     (SameSite::NAME, plain::<SameSite>),
@@ -40,7 +40,7 @@ const STAGES: [(&str, Make); 19] = [
         if !stage.has_targets_to_count() {
             settings.say_of(
                 "targets",
-                "by = \"targets\" needs targets, such as { db = 2, shop = 1 }, and nothing else does",
+                "by = \"targets\" needs targets, such as { db = 2, shop = 1 }; no other value of by does",
             );
             return None;
         }

@@ -125,7 +125,9 @@ fn a_stage_with_settings_is_the_filter_that_it_is_too() {
 
 #[test]
 fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
-    let stage = r#"valid: "site-order", "other-site", "same-site", "fewer-failures", "spread", "incumbent", "class", "software", "score", "latency", "limit", "with-job", "capacity", "hours", "priority", "oldest-ballot", "youngest-ballot", "round-robin", "fair-share""#;
+    let all: Vec<_> = strategies::spec::stages().map(|name| format!("{name:?}")).collect();
+    assert_eq!(all.first().map(String::as_str), Some("\"site-order\""));
+    let stage = format!("valid: {}", all.join(", "));
     let not_known = format!("pipeline[1]: \"latncy\" is not known; {stage}");
     let named = format!("pipeline[0].stage: \"scor\" is not known; {stage}");
     let cases: &[(&str, &[&str])] = &[
@@ -306,7 +308,8 @@ fn what_is_measured_can_be_named_where_it_is_published() {
         (
             "{ stage = 'latency', by = 'targets', targets = {} }",
             &[
-                "pipeline[0].targets: by = \"targets\" needs targets, such as { db = 2, shop = 1 }, and nothing else does",
+                "pipeline[0].targets: by = \"targets\" needs targets, such as { db = 2, shop = 1 }; no other value \
+                 of by does",
             ],
         ),
         (
