@@ -22,7 +22,7 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
         known.sort_unstable();
         match (name, known.is_empty()) {
             (_, true) => bail!("this workspace has no benchmark"),
-            (Some(name), _) => bail!("unknown benchmark {name}; known are {}", known.join(", ")),
+            (Some(name), _) => bail!("unknown benchmark {name}; known: {}", known.join(", ")),
             (None, _) => {}
         }
     }

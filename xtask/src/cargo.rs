@@ -79,7 +79,7 @@ pub(crate) async fn build(command: &mut Command) -> anyhow::Result<Vec<Built>> {
             continue;
         };
         let target = targets.iter().find(|target| target.source == source && *name == *target.name);
-        let target = target.with_context(|| format!("{name} is not of the workspace"))?.clone();
+        let target = target.with_context(|| format!("{name} is not in the workspace"))?.clone();
         let is_test = message["profile"]["test"] == true;
         built.push(Built { target, is_test, executable, directory: manifest.with_file_name("") });
     }

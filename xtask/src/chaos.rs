@@ -19,7 +19,7 @@ pub(crate) async fn run(ChaosArgs { sabotage, args }: &ChaosArgs) -> anyhow::Res
     let mut build = cargo(["build", "--bins", "--package", "chaos", "--package", "dr-worker"]);
     let built = cargo::build(&mut build).await?;
     let program = built.iter().find(|built| built.target.name == "chaos");
-    let program = program.context("cargo has built no program chaos")?;
+    let program = program.context("cargo did not build the program chaos")?;
     Ok(exit_code(cargo::run(cargo::program(&program.executable).args(args)).await?))
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Chore {
     /// Installs Debian's ZooKeeper and a Java runtime first if they are missing and
     /// ZOOKEEPER_HOME is not set. A requested release is that of ZOOKEEPER_HOME or of
     /// Debian's packages on this machine; otherwise Debian's is fetched into the target
-    /// directory, without an installation. Test programs run side by side. The last line has
+    /// directory, without an installation. Test programs run side by side. The last line shows
     /// the totals; the skipped tests are those that only --full runs. With CI=true a test
     /// that can't find what it needs fails.
     Test(TestArgs),
@@ -40,94 +40,109 @@ pub(crate) enum Chore {
     /// completions. The package is as [package.metadata.deb] in apps/dr-worker/Cargo.toml
     /// describes it. Needs dpkg, dpkg-dev and gzip; for an RPM package, rpmbuild and gzip.
     Dist(DistArgs),
-    /// Make the files of a release, and print their checksums: both packages, an archive, the bill of materials.
+    /// Make the files of a release, and print their checksums.
     ///
-    /// Makes all of them twice and compares them byte for byte. The program of the archive needs no library of the system
-    /// if the target x86_64-unknown-linux-musl is installed. Publishes nothing. Needs what `dist` needs, and readelf.
+    /// Makes both packages, an archive and the bill of materials, all of them twice, and compares them byte for
+    /// byte. The program of the archive needs no library of the system if the target x86_64-unknown-linux-musl is
+    /// installed. Publishes nothing. Needs what `dist` needs, and readelf.
     Release(ReleaseArgs),
     /// Start, show, or end a real ZooKeeper ensemble on loopback.
     #[command(subcommand)]
     Ensemble(EnsembleChore),
     /// Run a benchmark, or all of them.
     ///
-    /// `postgres` runs only by its name: it compares failovers of PostgreSQL under Patroni and dr-worker. It needs root, `ip`,
-    /// PostgreSQL and pip, and installs Patroni from PyPI into a temporary directory. `--rounds N` are the rounds of each
-    /// event, `--sync` has commits wait for the standby, `--worker FILE` is a program that is built already.
+    /// `postgres` runs only if it is named: it compares failovers of PostgreSQL under Patroni and dr-worker. It needs
+    /// root, `ip`, PostgreSQL and pip, and installs Patroni from PyPI into a temporary directory. `--rounds N` sets the
+    /// number of rounds of each event, `--sync` makes commits wait for the standby, `--worker FILE` uses a program that
+    /// is already built.
     Bench(BenchArgs),
     /// Print the number of crates that each library needs.
     BuildFigures(BuildFiguresArgs),
-    /// Print the size of each crate as a Markdown table: lines, public items, the largest files, files in circles.
+    /// Print the size of each crate as a Markdown table.
+    ///
+    /// The table shows lines, public items, the largest files, and files in circles.
     Figures(FiguresArgs),
-    /// Write what is made of dr-worker's list of metrics: the table in docs/metrics.md and the Grafana dashboard.
+    /// Write the table in docs/metrics.md and the Grafana dashboard.
+    ///
+    /// Both are made from dr-worker's list of metrics.
     Dashboard,
-    /// Build the documentation as a site, with mdBook's library, and print the path of its first page.
+    /// Build the documentation as a site, and print the path of its first page.
     ///
-    /// The site needs no server and no other host. Fails if a link leads to nothing.
+    /// Uses mdBook's library. The site needs no server and no other host. Fails if a link has no target.
     Book,
-    /// Check the election engine in every order of events, with a bounded number of
-    /// faults, and print the number of states.
+    /// Check the election engine in every order of events, with a few faults.
     ///
-    /// Takes about half an hour. If an invariant is broken, prints the trace, and the exit
-    /// code is not 0. docs/model.md describes the model.
+    /// The number of faults is bounded. Prints the number of states. Takes about half an
+    /// hour. If an invariant is broken, prints the trace, and the exit code is not 0.
+    /// docs/model.md describes the model.
     Model(ModelArgs),
-    /// Break a whole deployment by a schedule that is drawn from a seed, and check what it promises.
+    /// Break a whole deployment by a random schedule, and check what it promises.
     ///
-    /// Four workers of two sites and three servers of Apache ZooKeeper, each on a host of its own; jobs that write to a
-    /// store; operators. Needs root, `ip` and `iptables-restore`. The directory of a run, by default chaos/SEED in the
-    /// target directory, has its schedule, its history, the logs and the report. Exit code 1 if a promise was broken.
+    /// The schedule is drawn from a seed. The deployment: four workers of two sites and three servers of Apache
+    /// ZooKeeper, each on a host of its own; jobs that write to a store; operators. Needs root, `ip` and
+    /// `iptables-restore`. The directory of a run, by default chaos/SEED in the target directory, contains its
+    /// schedule, its history, the logs and the report. Exit code 1 if a promise was broken.
     /// docs/reliability.md describes it.
     Chaos(ChaosArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ChaosArgs {
-    /// Break a rule of dr-worker on purpose, in a copy: succeeds if the check that is for it finds that. `all`: one after the
-    /// other. Without ARGS, by the schedule that was written for it, in robustness/chaos/sabotages.
+    /// Break a rule of dr-worker on purpose, in a copy; `all` breaks each in turn.
+    ///
+    /// Succeeds if the check for this rule notices. Without ARGS, follows the schedule that was written for it, in
+    /// robustness/chaos/sabotages.
     #[arg(long, value_name = "NAME")]
     pub(crate) sabotage: Option<String>,
-    /// What the program `chaos` takes: --seed N, --minutes M, --dir DIR; replay DIR repeats the schedule of an earlier run.
+    /// Arguments of the program `chaos`: --seed N, --minutes M, --dir DIR, replay DIR.
+    ///
+    /// `replay DIR` repeats the schedule of an earlier run.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub(crate) args: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// Only the tests whose outcome can depend on the release of Apache ZooKeeper, on this one;
-    /// with a filter, those that match it and do not run on the embedded server.
+    /// Run only tests that can depend on the release of Apache ZooKeeper, on this one.
+    ///
+    /// With a filter, runs those that match it and do not run on the embedded server.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) zookeeper: Option<Release>,
-    /// Also the ignored tests: each driver, each kind of server, more seeds and cuts. Without a
-    /// filter also the other release of ZooKeeper for tests that can depend on it
-    /// (xtask/src/test/filter.rs), each feature of zk-session alone, the packages of all crates, and
-    /// cargo-deny if it is installed. Not the long runs of the model: `cargo xtask model` has those. Takes about
-    /// an hour on two cores.
+    /// Also run ignored tests: each driver, each kind of server, more seeds and cuts.
+    ///
+    /// Without a filter, also tests the other release of ZooKeeper where a test can depend on it
+    /// (xtask/src/test/filter.rs), each feature of zk-session alone and the packages of all crates, and
+    /// runs cargo-deny if it is installed. Does not include the long runs of the model: use `cargo xtask model`.
+    /// Takes about an hour on two cores.
     #[arg(long)]
     pub(crate) full: bool,
     /// Print where the minutes went: building, and each file of tests.
     #[arg(long)]
     pub(crate) timings: bool,
-    /// Part of a test's name, a package, or a file such as
-    /// crates/zk-testkit/tests/it/proxy.rs; several filters add up.
+    /// Part of a test's name, a package, or a file; several filters add up.
+    ///
+    /// A file is given by its path, such as crates/zk-testkit/tests/it/proxy.rs.
     pub(crate) filter: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Use three servers of Apache ZooKeeper; installs Debian's package first if it is
-    /// missing.
+    /// Use three servers of Apache ZooKeeper.
+    ///
+    /// Installs Debian's package first if it is missing.
     #[arg(long)]
     pub(crate) real: bool,
-    /// Leave everything running after the demo, until Ctrl-C, and print commands to try.
+    /// Keep everything running after the demo until Ctrl-C; print commands to try.
     #[arg(long)]
     pub(crate) keep: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DistArgs {
-    /// A program that is built already.
+    /// Use a program that is already built.
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
-    /// An RPM package instead of a Debian one, with the same files.
+    /// Build an RPM package instead of a Debian one, with the same files.
     #[arg(long)]
     pub(crate) rpm: bool,
     /// The directory of the package; by default `deb` or `rpm` in the target directory.
@@ -143,10 +158,12 @@ pub(crate) struct DistArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseArgs {
-    /// From any commit. Without it the commit must have the tag of the version, and Cargo.toml no placeholder.
+    /// Allow any commit.
+    ///
+    /// Without it, the commit must have the tag of the version, and Cargo.toml must contain no placeholder.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// A program that is built already.
+    /// Use a program that is already built.
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
 }
@@ -169,7 +186,7 @@ pub(crate) struct BuildFiguresArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FiguresArgs {
-    /// Print each circle of modules and folders, and the lines of code that are its edges.
+    /// Print each circle of modules and folders, with the lines that are its edges.
     #[arg(long)]
     pub(crate) circles: bool,
 }
@@ -194,8 +211,9 @@ pub(crate) struct ModelArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EnsembleChore {
-    /// Start the servers, wait until they serve, print the connect string. They run
-    /// until `down`.
+    /// Start the servers, wait until they serve, and print the connect string.
+    ///
+    /// They run until `down`.
     Up(EnsembleUp),
     /// End the servers. Their data stays unless --wipe is given.
     Down(EnsembleDown),
@@ -205,8 +223,9 @@ pub(crate) enum EnsembleChore {
 
 #[derive(Debug, Args)]
 pub(crate) struct EnsembleDir {
-    /// The directory of the servers' configuration, data, logs and process ids; by
-    /// default .ensemble in the workspace.
+    /// The directory of the servers; by default .ensemble in the workspace.
+    ///
+    /// It contains their configuration, data, logs and process ids.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
@@ -218,8 +237,9 @@ pub(crate) struct EnsembleUp {
     /// The number of servers.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) servers: usize,
-    /// With n servers, clients connect to P .. P+n-1; the servers use the 2n ports after
-    /// those among themselves.
+    /// The first port: with n servers, clients connect to ports P .. P+n-1.
+    ///
+    /// Among themselves the servers use the 2n ports after those.
     #[arg(long, value_name = "P", default_value_t = 21811)]
     pub(crate) base_port: u16,
 }

@@ -84,7 +84,7 @@ pub(crate) async fn succeed(command: &mut Command) -> anyhow::Result<()> {
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| {
-        format!("cannot start {program}; on Debian, dpkg, dpkg-dev, rpm and gzip have what is needed")
+        format!("cannot start {program}; on Debian, install dpkg, dpkg-dev, rpm and gzip first")
     })?;
     if !output.status.success() {
         bail!("{program}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());

@@ -58,8 +58,8 @@ async fn already_up(up: &EnsembleUp, dir: &std::path::Path) -> anyhow::Result<Ex
     let base = ensemble.addresses()[0].port();
     if there != up.servers || base != up.base_port {
         bail!(
-            "in {} an ensemble of {there} servers from port {base} is running: end it by \
-             `cargo xtask ensemble down`, or give --dir another directory",
+            "an ensemble of {there} servers from port {base} is running in {}: end it with \
+             `cargo xtask ensemble down`, or give another --dir",
             dir.display()
         );
     }

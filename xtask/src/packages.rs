@@ -176,7 +176,7 @@ async fn ensure(find: impl Fn() -> Result<Installation, Error>) -> anyhow::Resul
         Error::JarsMissing { .. } => &PACKAGES[..],
         _ => &PACKAGES[1..],
     };
-    eprintln!("installing {}, because: {missing}", wanted.join(" and "));
+    eprintln!("installing {}: {missing}", wanted.join(" and "));
     apt_get(&["update", "--quiet"]).await?;
     let mut install = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
     install.extend(wanted);

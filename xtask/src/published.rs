@@ -148,11 +148,11 @@ fn faults(package: &Value) -> anyhow::Result<Vec<String>> {
         let targets = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let inside = targets.filter(|target| !target.starts_with('#') && !target.starts_with("https://"));
         faults.extend(
-            inside.map(|target| format!("{name}: a link that a registry has no target for: {target}")),
+            inside.map(|target| format!("{name}: a link that has no target on a registry: {target}")),
         );
         let bare = readme.match_indices("[`").filter_map(|(at, _)| readme[at..].split_once("`]"));
         let bare = bare.filter(|(_, rest)| !rest.starts_with('('));
-        faults.extend(bare.map(|(link, _)| format!("{name}: a link of rustdoc alone: {link}`]")));
+        faults.extend(bare.map(|(link, _)| format!("{name}: a link that only rustdoc resolves: {link}`]")));
     }
     Ok(faults)
 }

@@ -80,7 +80,7 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         eprintln!("no test matches {}{ignored}", args.filter.join(" "));
     }
     for (what, _) in &untouched {
-        println!("left out, because nothing that they depend on has changed: tests of {what}");
+        println!("left out the tests of {what}: nothing that they depend on has changed");
     }
     if whole && !args.full {
         println!(

@@ -38,8 +38,8 @@ pub enum AdminError {
     NotNow(#[from] Hindrance),
     /// Other clients change it all the time, or the server of this session shows another state than the quorum has.
     #[error(
-        "gave up after losing {TRIES} races: other clients change it all the time, or the server of this session shows \
-         another state than the quorum has"
+        "gave up after losing {TRIES} races: other clients keep changing it, or the server of this session shows \
+         a state other than the quorum's"
     )]
     TooManyRaces,
     /// The session was closed.
@@ -58,7 +58,7 @@ pub enum Refusal {
     #[error("this election has an elector: file a request instead")]
     HasElector,
     /// The election has another recipe.
-    #[error("{path} is held by the recipe {:?}: no elector is there to carry out standing orders", .recipe.as_str())]
+    #[error("{path} is held by the recipe {:?}, which has no elector to carry out standing orders", .recipe.as_str())]
     NoElector {
         /// Of the election.
         path: String,
@@ -136,7 +136,7 @@ pub enum Hindrance {
 
 /// A request that another one must wait for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("request {name}, a {}, is still open ({progress}); wait for its end, or withdraw it", .kind.as_str())]
+#[error("request {name}, a {}, is still open ({progress}); wait for it to end, or cancel it", .kind.as_str())]
 pub struct OpenRequest {
     /// The name of the election.
     pub election: String,

@@ -209,7 +209,7 @@ impl<'a> State<'a> {
                 continue;
             };
             let leads = self.leads(node, self.counts[node]);
-            let reason = format!("it has no leader, and {leads}: least for its weight");
+            let reason = format!("it has no leader, and {leads}: the least for its weight");
             places.push(Place { election: name, to: self.nodes[node].member.clone(), reason });
             self.put(election, node);
         }

@@ -14,15 +14,15 @@ pub(crate) fn judge(path: &str) -> Result<(), String> {
     if path == "/" {
         return Ok(());
     }
-    let rest = path.strip_prefix('/').ok_or("a path begins with '/'")?;
+    let rest = path.strip_prefix('/').ok_or("a path must begin with '/'")?;
     if rest.as_bytes().split(|byte| *byte == b'/').any(<[u8]>::is_empty) {
-        return Err("a path has no empty element and no '/' at its end".to_owned());
+        return Err("a path must not have an empty element or end with '/'".to_owned());
     }
     if rest.as_bytes().split(|byte| *byte == b'/').any(|element| matches!(element, b"." | b"..")) {
-        return Err("a path has no element '.' or '..'".to_owned());
+        return Err("a path must not have an element '.' or '..'".to_owned());
     }
     match rest.chars().find(|&c| is_refused(c)) {
-        Some(refused) => Err(format!("ZooKeeper accepts no {refused:?} in a path")),
+        Some(refused) => Err(format!("ZooKeeper does not accept {refused:?} in a path")),
         None => Ok(()),
     }
 }

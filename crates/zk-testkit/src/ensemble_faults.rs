@@ -98,5 +98,5 @@ impl<'a> EnsembleFaults<'a> {
 }
 
 fn not_built_for(settings: &str, what: &str) -> Error {
-    Error::Settings(format!("only an ensemble that is built {settings} can have a server {what}"))
+    Error::Settings(format!("a server can be {what} only in an ensemble that is built {settings}"))
 }

@@ -19,7 +19,7 @@ pub enum Error {
 
     /// `ZOOKEEPER_HOME` is not set and Debian's jars are not there either.
     #[error(
-        "no ZooKeeper to start: ZOOKEEPER_HOME is not set, and of Debian's jars these are missing \
+        "no ZooKeeper to start: ZOOKEEPER_HOME is not set, and these of Debian's jars are missing \
          in {dir}: {missing}; either set ZOOKEEPER_HOME to an unpacked release of Apache ZooKeeper \
          (it holds lib/zookeeper-*.jar) or, on Debian: apt-get install libzookeeper-java",
         dir = dir.display(),

@@ -244,7 +244,7 @@ async fn mistakes_in_the_configuration_of_a_node_are_named() {
             1,
             "session-timeout",
             warning,
-            "asks for 1m, and the servers grant 10s; the servers allow 1s to 10s",
+            "asks for 1m, but the servers grant 10s; the servers allow 1s to 10s",
         ),
         (&long, 1, "stop-budget", error, "the stop of orders may need 20s"),
         (&short, 0, "late-expiry", warning, "replaced after 1.5s to 2s"),

@@ -197,7 +197,7 @@ async fn lose(cluster: &mut Cluster, lost: Lost, command: &tokio::task::JoinHand
     match lost {
         Lost::Command => {
             let other = cluster.operator().run(&["evacuate", "west"]).await.with_code(75);
-            other.complains_of(&["the evacuation of site east by", "one site is emptied at a time"]);
+            other.complains_of(&["the evacuation of site east by", "one site can be evacuated at a time"]);
             let fewer = cluster.operator().run(&["evacuate", "east", "--job", JOB]).await.with_code(75);
             fewer.complains_of(&["other jobs or options"]);
             let same = cluster.operator().done(&["evacuate", "east"]).await;

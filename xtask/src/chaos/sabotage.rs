@@ -121,7 +121,7 @@ pub(super) async fn run(name: &str, args: &[String]) -> anyhow::Result<ExitCode>
     let chosen: Vec<&Sabotage> = SABOTAGES.iter().filter(|known| name == ALL || known.name == name).collect();
     if chosen.is_empty() {
         let known: Vec<_> = SABOTAGES.iter().map(|known| known.name).collect();
-        bail!("there is no sabotage {name}; there are: {ALL}, {}", known.join(", "));
+        bail!("unknown sabotage {name}; known: {ALL}, {}", known.join(", "));
     }
     let mut missed = Vec::new();
     for sabotage in chosen {
@@ -220,8 +220,8 @@ impl Sabotage {
             };
             if let Err(times) = replace(&mut source, text, &new) {
                 bail!(
-                    "the sabotage {}: {} must have this text once, and has it {times} times: `{text}`; correct it in \
-                     xtask/src/chaos/sabotage.rs",
+                    "the sabotage {}: {} must contain this text once, but contains it {times} times: `{text}`; correct \
+                     it in xtask/src/chaos/sabotage.rs",
                     self.name,
                     file.display()
                 );

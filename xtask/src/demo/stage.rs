@@ -38,7 +38,7 @@ impl Programs {
             let program = built.iter().find(|program| program.target.name == name);
             program
                 .map(|program| program.executable.clone())
-                .with_context(|| format!("cargo built no {name}"))
+                .with_context(|| format!("cargo did not build {name}"))
         };
         Ok(Self { dr_worker: path("dr-worker")?, ledger: path("ledger")? })
     }

@@ -111,7 +111,7 @@ fn matching(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        bail!("no file is {}", path.display());
+        bail!("no file matches {}", path.display());
     }
     files.sort();
     Ok(files)
@@ -126,7 +126,7 @@ pub(super) fn copy(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
 }
 
 pub(super) fn text(value: &Value) -> anyhow::Result<&str> {
-    value.as_str().context("[package.metadata.deb] lacks a key, or one is no text")
+    value.as_str().context("[package.metadata.deb] lacks a key, or a value is not text")
 }
 
 fn texts(value: &Value) -> anyhow::Result<Vec<&str>> {

@@ -220,7 +220,7 @@ impl Program {
         }
         if is_hanging {
             println!(
-                "error: no test of it has ended for a long time. These ran: {}",
+                "error: {name}: no test has ended for a long time. Still running: {}",
                 output.unended().join(", ")
             );
         }

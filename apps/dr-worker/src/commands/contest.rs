@@ -35,8 +35,8 @@ pub(crate) fn check(job: &str, layout: Layout, request: &AdminRequest) -> Result
     }
     if !request.now {
         return Err(Error::Usage(format!(
-            "{recipe}, which has no elector to give the leader its stop budget: add --now, and two programs may run \
-             until the leader has stopped; or end the leader's worker: it stops its job, then {follows}"
+            "{recipe}, which has no elector to give the leader its stop budget: add --now (two programs may run \
+             until the leader has stopped), or end the leader's worker: it stops its job, then {follows}"
         )));
     }
     Ok(follows)

@@ -219,7 +219,7 @@ impl Operator {
                 Some(Layout::Elector) => governed.push(job),
                 Some(other) => {
                     eprintln!(
-                        "{job}: left out: the recipe \"{}\" has no elector, which would obey",
+                        "{job}: left out: the recipe \"{}\" has no elector to carry this out",
                         other.as_str()
                     );
                 }

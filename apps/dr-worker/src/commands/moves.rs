@@ -137,7 +137,7 @@ pub(crate) async fn decide(
     if let Some(znode) = snapshot.leader_znode(slot).filter(|_| !filed.request.force) {
         let leader = &znode.record.member;
         return Ok(Decision::StillLed(format!(
-            "no elector has begun it, and {leader} still leads; --force replaces it"
+            "no elector has begun the request, and {leader} still leads; --force replaces the leader"
         )));
     }
     announce();
@@ -215,7 +215,7 @@ pub(crate) fn question(job: &str, request: &AdminRequest, snapshot: &Snapshot) -
     let leaders = leaders_stopped(request, snapshot).join(", ");
     let danger = match kind {
         RequestKind::Failover if *force && *now => {
-            ", by force, now: the leader's stop is not waited for, so two programs may run until it has stopped".to_owned()
+            ", by force, now, without waiting for the leader to stop: two programs may run until it has stopped".to_owned()
         }
         RequestKind::Failover if *force => {
             ", by force: a leader that does not stop within its stop budget is replaced, so two programs may run for a moment"

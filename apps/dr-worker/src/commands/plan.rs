@@ -50,10 +50,10 @@ pub(crate) fn plan(
     let now = utc(now_ms);
     match at_ms {
         at_ms if at_ms <= now_ms => {
-            Err(Error::Usage(format!("at: {} (UTC) is over: it is {now}", utc(at_ms))))
+            Err(Error::Usage(format!("at: {} (UTC) is in the past: it is now {now}", utc(at_ms))))
         }
         at_ms if at_ms - now_ms > LONGEST_MS => {
-            Err(Error::Usage(format!("at: {} (UTC) is more than a year away: it is {now}", utc(at_ms))))
+            Err(Error::Usage(format!("at: {} (UTC) is more than a year away: it is now {now}", utc(at_ms))))
         }
         at_ms => Ok(request.planned_for(at_ms, within)),
     }
@@ -162,9 +162,9 @@ mod tests {
             ("2026-13-26T02:30:00Z", "is not a time"),
             ("é+01:00", "is not a time"),
             ("+99999999999999999999y", "is not a time"),
-            ("2026-11-26T01:10:30Z", "is over: it is 2026-11-26T01:10:30Z"),
-            ("2026-11-26T02:00:00+01:00", "2026-11-26T01:00:00Z (UTC) is over"),
-            ("+0s", "is over"),
+            ("2026-11-26T01:10:30Z", "is in the past: it is now 2026-11-26T01:10:30Z"),
+            ("2026-11-26T02:00:00+01:00", "2026-11-26T01:00:00Z (UTC) is in the past"),
+            ("+0s", "is in the past"),
             ("2028-01-01T00:00:00Z", "more than a year away"),
         ] {
             let error = planned(text, None).unwrap_err();

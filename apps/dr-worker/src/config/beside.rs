@@ -94,7 +94,7 @@ fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConf
 /// The elections of a root have a neighbour.
 fn check_name(section: &mut Section<'_>, job: &str) {
     if job == PLANS {
-        section.problem_here(format!("{job:?} is where evacuations are; choose another name for the job"));
+        section.problem_here(format!("{job:?} is reserved for evacuations; choose another name for the job"));
     }
 }
 
@@ -102,7 +102,7 @@ fn check_name(section: &mut Section<'_>, job: &str) {
 fn check_weight(section: &mut Section<'_>, node: &NodeConfig, job: &str) {
     if job == BALANCING {
         section.problem_here(format!(
-            "{job:?} is where the balancer has its own election; choose another name for the job, or set \
+            "{job:?} is reserved for the balancer's own election; choose another name for the job, or set \
              policy.balance to false"
         ));
     }
@@ -206,7 +206,7 @@ fn no_order(jobs: &[JobConfig], job: &JobConfig, other: &str) -> Option<String> 
     let both = [job, jobs.iter().find(|job| job.name() == other)?];
     let is_ordered = |job: &&JobConfig| job.recipe == Recipe::Elector && job.policy.election.slots == 1;
     let without = both.iter().find(|job| !is_ordered(job))?;
-    Some(format!("needs the recipe \"elector\" and one slot in both jobs, and {:?} differs", without.name()))
+    Some(format!("needs the recipe \"elector\" and one slot in both jobs, but {:?} differs", without.name()))
 }
 
 fn complain(root: &mut Section<'_>, job: &JobConfig, key: &str, message: &str) {

@@ -86,7 +86,7 @@ impl fmt::Display for KeyChange {
                 write!(f, "{key}: applies at the next start of the job: `{restart}`")
             }
             (Effect::JobRestart, None) => write!(f, "{key}: applies at the next start of the job"),
-            (Effect::Handover, _) => write!(f, "{key}: applies when the worker has executed itself"),
+            (Effect::Handover, _) => write!(f, "{key}: applies when the worker has re-executed itself"),
             (Effect::WorkerRestart, _) => {
                 // An upgrade refuses a configuration without a job that runs.
                 let (is_fixed, reason) =
@@ -122,7 +122,8 @@ impl Config {
             keep(&mut root, &old.root, &steps(key));
         }
         let message = format!(
-            "these keys need a restart of the worker and keep their old values until then, which the others do not fit: {}",
+            "these keys need a restart of the worker, and other new values do not fit their old ones, which stay \
+             until then: {}",
             kept.join(", ")
         );
         match Self::of(root, &self.registry) {
@@ -163,7 +164,7 @@ impl FixedValues {
                 Some(Problem::with_key(origin_of(&config.shown, key), key.as_str(), message))
             }
             None => {
-                let message = "it is missing: reload the configuration (SIGHUP) first, which has the worker leave its \
+                let message = "it is missing: reload the configuration (SIGHUP) first, so that the worker leaves its \
                                election, or restart the worker";
                 let key = job_of(key).map_or_else(|| key.clone(), |job| KeyChange::of_job(&job).key);
                 Some(Problem::with_key(&Origin::BuiltIn, key, message))

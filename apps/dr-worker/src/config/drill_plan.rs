@@ -100,7 +100,7 @@ table! {
 impl Objectives {
     fn check(&mut self, section: &mut Section<'_>) {
         if self.rpo.is_some() && self.lag.is_none() {
-            section.problem("rpo", "it is measured by an attribute of the members: name it as lag");
+            section.problem("rpo", "it is measured by an attribute of the members: set lag to its name");
         }
     }
 }

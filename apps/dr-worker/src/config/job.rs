@@ -129,7 +129,7 @@ impl JobConfig {
         if let Some(longest) = spec.fence.as_ref().map(Fence::longest).filter(|longest| *longest >= timeout) {
             let wrong = format!(
                 "its commands may take {longest:?} in all, but a takeover fails after {timeout:?} (takeover_timeout): \
-                 shorten their timeouts, or set policy.takeover_timeout to more than {longest:?} and the start of the job"
+                 shorten their timeouts, or set policy.takeover_timeout to more than {longest:?} plus the start of the job"
             );
             section.problem("fence", wrong);
         }

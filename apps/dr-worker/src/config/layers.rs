@@ -313,7 +313,7 @@ fn find_contradictions(layers: &[Layer], problems: &mut Vec<Problem>) {
         let Some((first, at)) = said.first() else { continue };
         if let Some((other, here)) = said.iter().find(|(value, _)| value != first) {
             let words =
-                format!("{other:?} contradicts {first:?} in {at}: give each node the file of its own alone");
+                format!("{other:?} contradicts {first:?} in {at}: give each node only the file of its own");
             problems.push(Problem::with_key(here, format!("node.{key}"), words));
         }
     }

@@ -41,7 +41,7 @@ pub(super) fn refusal(steps: &[String], overlays: Overlays) -> Option<String> {
         }
         _ if found.effect == Some(Effect::Handover) => {
             let why =
-                "an overlay can't change it, because the worker has to execute itself; set it in a file";
+                "an overlay can't change it, because the worker has to re-execute itself; set it in a file";
             return Some(why.to_owned());
         }
         Reach::Node => {

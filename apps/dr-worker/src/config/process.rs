@@ -114,7 +114,8 @@ pub(super) fn check_together(processes: &[ProcessSpec], whole: Duration, section
     let is_open = |process: &&ProcessSpec| process.stop_timeout.is_none();
     if let Some(process) = processes.iter().find(is_open).filter(|_| set == whole && !whole.is_zero()) {
         let message = format!(
-            "the stop_timeout of the others leaves nothing of the job's {whole:?} for {:?}: set it, or raise the job's",
+            "the others' stop_timeout leaves nothing of the job's {whole:?} for {:?}: set its stop_timeout, or \
+             raise the job's",
             process.name
         );
         section.problem("process", message);

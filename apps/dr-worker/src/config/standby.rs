@@ -129,8 +129,10 @@ impl StandbySpec {
             }
         }
         if let RoleChange::Signal(_) = self.demote {
-            section
-                .problem("demote", "a signal does not tell when it has ended; valid: \"restart\", \"exec\"");
+            section.problem(
+                "demote",
+                "a signal does not show when the demotion has ended; valid: \"restart\", \"exec\"",
+            );
         }
         if self.outlives && self.ready == ReadyProbe::Notify {
             section.problem("outlives", NOT_HEARD);

@@ -405,7 +405,7 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("zookeeper.connect", "zk1", ["\"zk1\" is not a host:port", "zk1:2181"]),
         ("zookeeper.connect", "zk1:2181/dr", ["contains a path", "zookeeper.root"]),
         ("zookeeper.prefer", "zk1", ["\"zk1\" is not a host:port", "zk1:2181"]),
-        ("zookeeper.prefer", "other:2181", ["\"other:2181\" is not in zookeeper.connect", "as there"]),
+        ("zookeeper.prefer", "other:2181", ["\"other:2181\" is not in zookeeper.connect", "as it is there"]),
         ("zookeeper.root", "dr", ["does not begin with '/'", "dr"]),
         ("node.id", "a/b", ["member id", "'/'"]),
         ("node.id", "", ["it is empty", ""]),

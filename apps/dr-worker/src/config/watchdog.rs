@@ -51,8 +51,8 @@ impl WatchdogConfig {
         }
         let show = humantime::format_duration;
         Err(format!(
-            "a lease has {} left at least before it is renewed, which is too short for a device with a timeout of {} and \
-             half of the safety_margin of {}; lengthen zookeeper.session_timeout or shorten safety_margin",
+            "a lease may have only {} left before it is renewed, which is too short for a device with a timeout of {} \
+             and half of the safety_margin of {}; lengthen zookeeper.session_timeout or shorten safety_margin",
             show(lease.shortest_lease()),
             show(shortest),
             show(self.safety_margin),
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(fixed.longest_timeout(lease(10)), Duration::from_millis(4300));
         assert_eq!((set.check(lease(10)), fixed.check(lease(20))), (Ok(()), Ok(())));
         let said = set.check(lease(4)).unwrap_err();
-        assert!(said.starts_with("a lease has 800ms left at least"), "{said}");
+        assert!(said.starts_with("a lease may have only 800ms left"), "{said}");
         assert!(fixed.check(lease(10)).is_err(), "its device has a longer timeout than leases allow");
         let off = WatchdogConfig { mode: WatchdogMode::Off, ..set };
         assert_eq!((off.check(lease(4)), off.reserve()), (Ok(()), Duration::ZERO));

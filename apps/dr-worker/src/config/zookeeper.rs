@@ -259,8 +259,8 @@ impl ZooKeeperConfig {
         if self.acl == ZooKeeperAccess::Creator && !has_credentials {
             section.problem(
                 "acl",
-                "\"creator\" takes credentials by which the servers know the creator: set [zookeeper.auth], or cert_file \
-                 and key_file in [zookeeper.tls]; or choose \"open\"",
+                "\"creator\" needs credentials that identify the creator to the servers: set [zookeeper.auth], or \
+                 cert_file and key_file in [zookeeper.tls]; or choose \"open\"",
             );
         }
     }
@@ -270,7 +270,7 @@ impl ZooKeeperConfig {
 fn not_among(prefer: &str, connect: &str) -> Option<String> {
     let is_known = |server: &str| connect.split(',').any(|known| known.trim() == server);
     let unknown = prefer.split(',').map(str::trim).find(|server| !is_known(server))?;
-    Some(format!("{unknown:?} is not in zookeeper.connect; write it as there"))
+    Some(format!("{unknown:?} is not in zookeeper.connect; write it as it is there"))
 }
 
 /// The problem of the servers of sites, if there is one.
@@ -285,7 +285,7 @@ fn wrong_sites(sites: &BTreeMap<String, Vec<String>>, connect: &str) -> Option<S
                 return Some(wrong);
             }
             if !seen.insert(server) {
-                return Some(format!("{server:?} is there twice; a server is in one site"));
+                return Some(format!("{server:?} is listed twice; a server belongs to one site"));
             }
         }
     }

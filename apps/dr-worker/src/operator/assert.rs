@@ -63,7 +63,7 @@ fn verdict<'a>(leaders: &[(&'a Current, u64)], token: u64) -> Verdict<'a> {
         return Verdict::Holds(leader);
     }
     if let Some(next) = own(&others) {
-        return Verdict::NotNow(format!("{} is taking over with this token, and not READY yet", next.member));
+        return Verdict::NotNow(format!("{} is taking over with this token, but not READY yet", next.member));
     }
     let name = |(leader, its): &(&Current, u64)| format!("{} has {its}", leader.member);
     if !ready.is_empty() {

@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &EditArguments, sources: &Sources, how: Output) -> 
         output::print_progress(&why);
         if !asks_again() {
             let why =
-                format!("{} is unchanged: what was edited can't be used, and is discarded", path.display());
+                format!("{} is unchanged: the edited copy can't be used, and is discarded", path.display());
             return Err(Error::Reported(code, why));
         }
     }
@@ -75,7 +75,7 @@ fn choose<'a>(named: Option<&Path>, files: &'a [PathBuf]) -> Result<&'a PathBuf,
         (None, [only]) => Ok(only),
         (None, _) => Err(Error::Usage(format!("there are several files; name one: {}", all()))),
         (Some(named), _) => files.iter().find(|file| real(file) == real(named)).ok_or_else(|| {
-            Error::Usage(format!("{} is no file of the configuration: {}", named.display(), all()))
+            Error::Usage(format!("{} is not a file of the configuration: {}", named.display(), all()))
         }),
     }
 }
@@ -87,7 +87,7 @@ fn editor() -> Result<Vec<String>, Error> {
         .find_map(|name| env::var(name).ok().filter(|set| !set.trim().is_empty()));
     let set = set.ok_or_else(|| Error::Usage("no editor: set VISUAL or EDITOR".to_owned()))?;
     let words = shlex::split(&set).filter(|words| !words.is_empty());
-    words.ok_or_else(|| Error::Usage(format!("VISUAL or EDITOR is no command: {set:?}")))
+    words.ok_or_else(|| Error::Usage(format!("VISUAL or EDITOR is not a command: {set:?}")))
 }
 
 fn edit(editor: &[String], copy: &Path) -> Result<(), Error> {

@@ -206,8 +206,8 @@ fn locked(state_dir: &Path, member: &str, stop: &str) -> Result<StateLock, Error
         LockError::Held { pid, .. } => {
             let pid = pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
             Error::NotNow(format!(
-                "the worker of {member} runs on this node{pid}, or its guards still end a job: stop it first ({stop}); \
-                 nothing was changed"
+                "the worker of {member} runs on this node{pid}, or its guards are still ending a job: stop it first \
+                 ({stop}); nothing was changed"
             ))
         }
         other => other.into(),

@@ -58,7 +58,7 @@ pub(super) async fn until_ended(
             }
             () = sleep_until(until) => {
                 let again = Typed::verb("evacuate").arg(&plan.site).arg("--undo");
-                return Err(Error::NotNow(format!("it is not done yet, and goes on; `{again}` turns it back")));
+                return Err(Error::NotNow(format!("it is not done yet, and goes on; `{again}` undoes it")));
             }
         };
         let read = seen.value.map(|node| Evacuation::decode(&path, &node.data)).transpose();

@@ -71,7 +71,7 @@ fn warn_of(explained: &Explained) {
     }
     if explained.other_line {
         output::print_warning(format_args!(
-            "{}: the line of succession in ZooKeeper differs from the one by this configuration; give the workers' \
+            "{}: the line of succession in ZooKeeper differs from that of this configuration; give the workers' \
              configuration with --config, unless it has just changed",
             explained.election
         ));

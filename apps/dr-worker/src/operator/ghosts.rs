@@ -85,7 +85,7 @@ async fn remove_all(
             let outcome = match (removes, removed.contains(&ghost)) {
                 (false, _) => "not removed without --yes",
                 (true, true) => "removed",
-                (true, false) => "it has gone by itself",
+                (true, false) => "already gone",
             };
             output::print(format_args!("{job}: {}: {outcome}", GhostRow::new(ghost)))?;
         }

@@ -161,7 +161,8 @@ impl Migration<'_> {
                 .map_or_else(String::new, |root| format!(", zookeeper.root = \"{root}\""));
             return Err(Error::NotNow(format!(
                 "prepared; no member there can lead {} yet. On the nodes that do not lead, set zookeeper.connect = \"{to}\"{root} \
-                 and restart the worker, one after the other; then run this command again. No member leads there before",
+                 and restart the worker, one after the other; then run this command again. Until then no member leads \
+                 there",
                 jobs.join(", ")
             )));
         }
@@ -271,7 +272,7 @@ impl Migration<'_> {
         };
         let Some(drained) = drained_before(&here.control) else {
             return Err(Error::NotNow(format!(
-                "{}: another order has opened it here; nothing was changed",
+                "{}: another order has opened the election here; nothing was changed",
                 side.job
             )));
         };
@@ -294,8 +295,8 @@ impl Migration<'_> {
         let job = &side.job;
         let Some(leader) = ready.await? else {
             return Err(Error::NotNow(format!(
-                "{job}: moved, and no member there is READY within {}; `dr-worker explain` with zookeeper.connect of there \
-                 shows why",
+                "{job}: moved, but no member there is READY after {}; `dr-worker explain` with that ensemble's \
+                 zookeeper.connect shows why",
                 in_words(within)
             )));
         };
@@ -310,7 +311,7 @@ impl Migration<'_> {
             Output::Pretty => {
                 let rest = match left.is_empty() {
                     true => String::new(),
-                    false => format!("; still here, and to be restarted there: {}", left.join(", ")),
+                    false => format!("; still members here, restart them there: {}", left.join(", ")),
                 };
                 output::print(format_args!(
                     "{job}: {} leads there in term {} with token {}{rest}",
@@ -339,8 +340,8 @@ fn check(side: &Sides) -> Result<(), Error> {
     let job = &side.job;
     if side.here.layout != Layout::Elector {
         return Err(Error::Failed(format!(
-            "{job}: the recipe \"{}\" has no elector, which would obey: stop all of its workers, and start them there; each \
-             goes on above what it has seen",
+            "{job}: the recipe \"{}\" has no elector to carry this out: stop all of its workers, and start them there; \
+             each goes on above what it has seen",
             side.here.layout.as_str()
         )));
     }
@@ -349,7 +350,7 @@ fn check(side: &Sides) -> Result<(), Error> {
     }
     if side.here.control.mode != Mode::Auto {
         return Err(Error::NotNow(format!(
-            "{job}: its mode is not \"auto\", so a closed election would not obey: `{}`",
+            "{job}: its mode is not \"auto\", so its elector would not act on a closed election: `{}`",
             Typed::verb("mode").arg("auto").job(job)
         )));
     }
@@ -361,7 +362,7 @@ fn check(side: &Sides) -> Result<(), Error> {
     if !is_vacant(there) || !is_ours && (there.decided().is_some() || !there.members.is_empty()) {
         return Err(Error::Failed(format!(
             "{job}: there is an election at {} there already; stop its workers and remove it (`{}` with \
-             zookeeper.connect of there), or choose another --root; nothing was changed",
+             that ensemble's zookeeper.connect), or choose another --root; nothing was changed",
             side.to.base(),
             Typed::verb("forget").arg(job)
         )));

@@ -48,7 +48,7 @@ pub(super) async fn until_obeyed(
             None => {}
             Some(why) if now >= until => {
                 return Err(Error::NotNow(format!(
-                    "{job}: the order is in force, and not carried out yet: {why}"
+                    "{job}: the order is in force, but not carried out yet: {why}"
                 )));
             }
             Some(why) => {

@@ -141,10 +141,11 @@ impl PresentOverlay {
         } else if !needs_restart {
             format!("{job} is not restarted")
         } else if leaders.is_empty() {
-            format!("{job} runs nowhere, and has the new values when it is started")
+            format!("{job} runs nowhere; it gets the new values when it is started")
         } else {
             format!(
-                "{job} runs on with the old values until it is started again: members of a {} don't restart it",
+                "{job} runs on with the old values until it is started again: with the recipe {} members \
+                 don't restart it",
                 snapshot.layout.as_str()
             )
         };
@@ -460,7 +461,7 @@ pub(super) async fn revert(arguments: &RevertArguments, sources: &Sources, how: 
     // Down the history: what a version has restored is not the version before the next one.
     let before = overlay.origin().checked_sub(1);
     let Some(version) = arguments.version.or(before) else {
-        let why = "it restores the configuration without an overlay, before which there is none";
+        let why = "it restores the configuration without an overlay, and there is no version before that";
         return Err(Error::Failed(format!("{job}: version {} is in force; {why}", overlay.version)));
     };
     let found = kept.iter().find(|overlay| overlay.version == version);

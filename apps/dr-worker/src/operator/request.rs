@@ -94,7 +94,7 @@ async fn move_leader(
         layout if dry_run => {
             let recipe = layout.as_str();
             return Err(Error::Usage(format!(
-                "{job} uses the recipe {recipe:?}, which has no elector to try this with"
+                "{job} uses the recipe {recipe:?}, which has no elector: --dry-run is not possible"
             )));
         }
         layout => {

@@ -33,11 +33,14 @@ pub(super) fn run(sources: &Sources, how: Output) -> Result<(), Error> {
         Error::Failed(format!("can't read {}: {error}; run this as the worker's user", lock.display()))
     })?;
     let Some(pid) = holder else {
-        return Err(Error::Failed(format!("no worker of {id} runs on this node, by {}", lock.display())));
+        return Err(Error::Failed(format!(
+            "no worker of {id} runs on this node, according to {}",
+            lock.display()
+        )));
     };
     if !handles_the_signal(pid) {
         return Err(Error::Failed(format!(
-            "process {pid} has the lock of {id} and is not a worker that can be upgraded in place: restart it"
+            "process {pid} holds the lock of {id}, but is not a worker that can be upgraded in place: restart it"
         )));
     }
     // One that is under way does what is asked, and the worker may hear no more until it is over.

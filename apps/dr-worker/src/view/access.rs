@@ -92,8 +92,8 @@ fn row(config: &ZooKeeperConfig, wrong: &[String]) -> ProblemRow {
     ProblemRow {
         kind: "access",
         sentence: format!(
-            "{what} {named}{more}, and zookeeper.acl is {:?}, which applies to new znodes only; in ZooKeeper's zkCli.sh, \
-             after addauth with the credentials of their owner, this command changes all of them",
+            "{what} {named}{more}, but zookeeper.acl is {:?}, which applies to new znodes only; to change all of them, \
+             run this command in ZooKeeper's zkCli.sh, after addauth with the credentials of their owner",
             config.acl.as_str()
         ),
         command: Some(format!("setAcl -R {root} {list}")),

@@ -71,9 +71,7 @@ impl JobWithout<'_> {
         let mut all: Vec<_> = cluster
             .unreadable
             .iter()
-            .map(|e| {
-                format!("{} can't be read, so it is not known what the loss of {member} would do", e.path)
-            })
+            .map(|e| format!("{} can't be read, so the effect of losing {member} is not known", e.path))
             .collect();
         all.extend(cluster.slots.iter().filter_map(|slot| self.moving(slot.slot)));
         let open = cluster.requests.iter().filter(|request| request.outcome.is_open());

@@ -99,7 +99,7 @@ impl CertificateKeeper {
         match read {
             Ok((_, None)) => {
                 if self.problem.take().is_some() {
-                    tracing::info!("the files of http.tls are again those in use");
+                    tracing::info!("the files of http.tls match the certificates in use again");
                 }
             }
             Ok((found, Some(tls))) => {

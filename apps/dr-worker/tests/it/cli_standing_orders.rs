@@ -45,7 +45,7 @@ fn an_order_is_waited_for_and_has_its_reason() {
             && members.iter().any(|m| m["health"].as_str().is_some_and(|h| h.contains("fitness")))
     });
     let serviced = stage.operator(&["maintenance", "west-1", "--wait", "--timeout", "2s"]);
-    serviced.assert(75, &["the order is in force, and not carried out yet: west-1 of site west leads on: "]);
+    serviced.assert(75, &["the order is in force, but not carried out yet: west-1 of site west leads on: "]);
     assert_eq!(stage.json(&["list"])["maintenance"][0]["member"], "west-1");
     assert!(leads(&west));
 }
@@ -243,7 +243,7 @@ fn a_queue_takes_no_standing_orders() {
     let worker = stage.worker("east-1", "east", &["job.orders.recipe=queue"]);
     until("it leads", || leads(&worker));
     stage.operator(&["pause"]).assert(1, &["the recipe \"queue\" has no elector", "no election under"]);
-    stage.operator(&["pause", "--job", "orders"]).assert(1, &["recipe \"queue\"", "no elector is there"]);
+    stage.operator(&["pause", "--job", "orders"]).assert(1, &["recipe \"queue\"", "no elector to carry out"]);
 }
 
 /// A command for all jobs acts on those that have an elector.

@@ -238,7 +238,7 @@ fn a_second_process_with_the_same_id_is_refused() {
     // It may end soon.
     given
         .run(&["http.listen=127.0.0.1:0"], &["run"])
-        .assert(75, &["node.id: ", "east-1.lock is locked", "an id and a state_dir of its own"]);
+        .assert(75, &["node.id: ", "east-1.lock is locked", "its own id and state_dir"]);
     given.assert_untouched();
 }
 

@@ -166,7 +166,7 @@ fn a_certificate_is_renewed_under_load_without_a_failed_request() {
         pki.replace("worker.key", "worker.pem");
         until("it is reported", || log.has("no certificate in this file"));
         pki.replace("renewed.pem", "worker.pem");
-        until("its end is reported", || log.has("are again those in use"));
+        until("its end is reported", || log.has("match the certificates in use again"));
         stop.store(true, Ordering::Relaxed);
     });
     assert!(log.has("the former ones remain in use") && log.has("were replaced"));

@@ -51,7 +51,7 @@ impl RunAs {
             Some(uid) => User::from_uid(Uid::from_raw(uid)),
             None => User::from_name(&self.user),
         };
-        let user = user.map_err(|error| in_user(format!("can't look {:?} up: {error}", self.user)))?;
+        let user = user.map_err(|error| in_user(format!("can't look up {:?}: {error}", self.user)))?;
         let group = match &self.group {
             None => None,
             Some(group) => {
@@ -59,7 +59,7 @@ impl RunAs {
                     Some(gid) => Ok(Some(gid)),
                     None => Group::from_name(group).map(|found| found.map(|found| found.gid.as_raw())),
                 };
-                let found = found.map_err(|error| in_group(format!("can't look {group:?} up: {error}")))?;
+                let found = found.map_err(|error| in_group(format!("can't look up {group:?}: {error}")))?;
                 Some(found.ok_or_else(|| in_group(format!("no group {group:?} on this host")))?)
             }
         };

@@ -86,7 +86,8 @@ pub(super) fn limit(cgroup: Option<&Cgroup>, launch: &Launch) -> (Limits, Vec<St
     let user = launch.run_as.as_ref().map_or(Uid::effective(), |identity| Uid::from_raw(identity.uid));
     let of_user =
         if user.is_root() { "does not apply to root" } else { "counts all processes of the job's user" };
-    let of_process = "is the address space of each process, of which some programs (Java, Go) reserve much more than they use";
+    let of_process =
+        "is the address space of each process; some programs (Java, Go) reserve much more than they use";
     let limits = Limits {
         memory: set("memory", "memory", "memory.max", launch.limits.memory, of_process),
         processes: set("processes", "pids", "pids.max", launch.limits.processes, of_user),
@@ -108,7 +109,7 @@ pub fn lack(dir: &Path, controller: &str) -> Option<String> {
     }
     if !has("cgroup.controllers") {
         return Some(format!(
-            "the controller {controller} is missing in {shown}: it is not delegated, or used by version 1 of cgroups"
+            "the controller {controller} is missing in {shown}: it is not delegated, or version 1 of cgroups uses it"
         ));
     }
     (!text("cgroup.procs").trim().is_empty()).then(|| {

@@ -608,7 +608,7 @@ fn write_record(
     let written = Record::of_this_guard(cgroup, launcher, outlives).and_then(|record| record.write(path));
     written.map_err(|error| {
         format!(
-            "can't note in {} what runs: {error}; check that its directory can be written",
+            "can't record in {} what is running: {error}; check that its directory is writable",
             path.display()
         )
     })

@@ -218,7 +218,7 @@ fn prepare(stage: &Stage, env: &BTreeMap<String, String>, socket: &mut UnixStrea
             .map_err(|error| format!("can't set oom_score_adj to {adj}: {error}"))?;
     }
     if stage.no_new_privileges {
-        prctl::set_no_new_privs().map_err(|errno| format!("can't renounce new privileges: {errno}"))?;
+        prctl::set_no_new_privs().map_err(|errno| format!("can't set no_new_privs: {errno}"))?;
     }
     reset_ignored_signals()?;
     SigSet::empty().thread_set_mask().map_err(|errno| format!("can't unblock signals: {errno}"))?;
@@ -240,7 +240,7 @@ fn prepare(stage: &Stage, env: &BTreeMap<String, String>, socket: &mut UnixStrea
     let mut go = [0; GO.len()];
     socket
         .read_exact(&mut go)
-        .map_err(|error| format!("the guard did not let the launcher go on: {error}"))?;
+        .map_err(|error| format!("the guard did not let the launcher continue: {error}"))?;
     // Last, because the steps above may have taken time.
     if BootTime::now() >= stage.start_by.into() {
         return Err(NO_TIME.to_owned());
@@ -320,7 +320,7 @@ pub(super) const NO_TIME: &str = "the lease leaves no time to run and stop the j
 /// A signal that the worker ignores since its start (by `nohup`, or a shell without job control) would be ignored by
 /// the job as well, perhaps its stop signal. `exec` restores the default action of signals that have a handler.
 fn reset_ignored_signals() -> Result<(), String> {
-    let failed = |error: io::Error| format!("can't reset the signals that are ignored: {error}");
+    let failed = |error: io::Error| format!("can't reset ignored signals: {error}");
     let status = fs::read_to_string("/proc/self/status").map_err(failed)?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
     let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap_or_default();

@@ -168,13 +168,13 @@ impl Lingering {
 impl fmt::Display for Lingering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(error) = &self.blind {
-            return write!(f, "it can't be seen what is left of it: {error}");
+            return write!(f, "can't list its remaining processes: {error}");
         }
         if !self.forbidden.is_empty() {
             write!(
                 f,
-                "processes {:?} run as another user, whom this worker may not kill (no_new_privileges \
-                 keeps a job from becoming one, a cgroup of its own ends them nevertheless)",
+                "processes {:?} run as another user, so this worker may not kill them (no_new_privileges \
+                 keeps a job from changing its user; a job with its own cgroup can be killed all the same)",
                 self.forbidden
             )?;
         }

@@ -26,7 +26,8 @@ pub fn delegated_to(process: &str) -> Result<PathBuf, String> {
         let path = format!("/proc/{process}/{file}");
         fs::read_to_string(&path).map_err(|error| format!("can't read {path}: {error}"))
     };
-    let dir = locate(&read("mountinfo")?, &read("cgroup")?).ok_or("it is in no cgroup of a service unit")?;
+    let dir =
+        locate(&read("mountinfo")?, &read("cgroup")?).ok_or("it is not in the cgroup of a service unit")?;
     let may_write = |path: &Path| access(path, AccessFlags::W_OK).is_ok();
     if !may_write(&dir) || !may_write(&dir.join("cgroup.procs")) {
         return Err(format!("{} is not delegated to it (Delegate=yes in its systemd unit)", dir.display()));

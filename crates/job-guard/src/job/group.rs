@@ -180,7 +180,7 @@ impl GroupSupervisor {
         RunState { restarts, processes, .. }: RunState,
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<GroupSupervisor> {
-        let others = || io::Error::other("the job has other processes than those that were handed over");
+        let others = || io::Error::other("the job's processes are not those that were handed over");
         let mut group = GroupSupervisor::new(task, guards);
         group.restarts = restarts.into();
         let own = group.job.processes.iter().map(|process| &process.name);
@@ -423,7 +423,7 @@ impl GroupSupervisor {
         let took = BootTime::now().duration_since(self.stop.map_or(self.since, |stop| stop.began));
         let end = self.end.clone().unwrap_or(RunEnd::Stopped { job: self.job.name.clone() });
         if let RunEnd::Stopped { job } = &end {
-            tracing::info!(job, took_ms = millis(took), "job stopped: no process of it is left");
+            tracing::info!(job, took_ms = millis(took), "job stopped: all its processes have ended");
             self.problem = None;
         }
         self.publish();

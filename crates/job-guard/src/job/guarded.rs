@@ -133,7 +133,7 @@ impl Guarded {
     /// The reason, if the program does not run, or no descriptors are left.
     pub(super) fn hand_over(&self) -> Result<(GuardState, OwnedFd), String> {
         let main = self.main.filter(|_| !self.is_tree_gone && !self.is_gone && !self.guard.is_reaped());
-        let main = main.ok_or("its program does not run")?;
+        let main = main.ok_or("its program is not running")?;
         let socket = self.socket.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
         let state = GuardState {
             pid: self.guard_pid.as_raw(),
@@ -551,8 +551,9 @@ fn warn_unlocked(error: &str) {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
         tracing::warn!(
-            "guards can't lock their memory ({error}): one whose pages are on a disk that hangs may end its job too late. \
-             Raise the limit of locked memory to {} MiB or more (LimitMEMLOCK= in a systemd unit, ulimit -l in a shell)",
+            "guards can't lock their memory ({error}): a guard whose pages are on a disk that hangs may end its job \
+             too late. Raise the limit of locked memory to {} MiB or more (LimitMEMLOCK= in a systemd unit, ulimit -l \
+             in a shell)",
             memory::NEEDED >> 20
         );
     });
@@ -562,6 +563,6 @@ fn warn_lingering(lingering: &Lingering, warn_at: &mut BootTime) {
     let now = BootTime::now();
     if now >= *warn_at {
         *warn_at = now + LINGERING_INTERVAL;
-        tracing::error!("a job has not ended: {lingering}; its end is not reported");
+        tracing::error!("a job has not ended: {lingering}; its end is not reported yet");
     }
 }

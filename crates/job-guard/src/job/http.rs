@@ -62,7 +62,7 @@ impl Target<'_> {
 
 /// Passes if a GET of the URL is answered with a 2xx status within the timeout. The error is the reason, as a sentence.
 pub(super) async fn get(url: &str, timeout: Duration) -> Result<(), String> {
-    let target = Target::parse(url).ok_or_else(|| format!("{url}: it is no http:// address"))?;
+    let target = Target::parse(url).ok_or_else(|| format!("{url}: it is not an http:// address"))?;
     let status = match tokio::time::timeout(timeout, ask(&target)).await {
         Ok(answered) => answered.map_err(|error| format!("{url}: {error}"))?,
         Err(_) => return Err(format!("{url}: no answer within {timeout:?}")),
@@ -86,7 +86,7 @@ async fn ask(target: &Target<'_>) -> io::Result<String> {
         line.strip_prefix("HTTP/1.").and_then(|rest| rest.split_once(' ')).map(|(_, status)| status.trim());
     let is_status =
         |status: &&str| status.len() >= 3 && status.as_bytes()[..3].iter().all(u8::is_ascii_digit);
-    status.filter(is_status).map(str::to_owned).ok_or_else(|| io::Error::other("the answer is no HTTP"))
+    status.filter(is_status).map(str::to_owned).ok_or_else(|| io::Error::other("the answer is not HTTP"))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl StateLock {
         let runs = path.with_extension("runs");
         if let Some(owner) = own_file::foreign_owner(state_dir) {
             let why =
-                format!("{} belongs to user {owner}, who could replace what is in it", state_dir.display());
+                format!("{} belongs to user {owner}, who could replace the files in it", state_dir.display());
             return Err(io(io::Error::new(io::ErrorKind::PermissionDenied, why)));
         }
         own_file::create_dir(&runs).map_err(io)?;
@@ -69,7 +69,7 @@ impl StateLock {
         if own_file::is_shared(state_dir) {
             tracing::warn!(
                 state_dir = %state_dir.display(),
-                "other users can write to this directory, and so replace what is kept there; run chmod 700 on it"
+                "other users can write to this directory, and so replace the files in it; run chmod 700 on it"
             );
         }
         Ok(StateLock { file: Arc::new(file), path, runs })
@@ -104,7 +104,7 @@ impl StateLock {
             let held = file.metadata()?;
             Ok((named.dev(), named.ino()) == (held.dev(), held.ino()))
         });
-        let changed = || io::Error::other("it is not the lock that this worker has");
+        let changed = || io::Error::other("the lock that was handed over is that of another file");
         match is_same.and_then(|same| if same { Ok(()) } else { Err(changed()) }) {
             Ok(()) => Ok(StateLock { file: Arc::new(file), runs: path.with_extension("runs"), path }),
             Err(source) => Err(LockError::Io { path, source: Arc::new(source) }),
@@ -199,8 +199,8 @@ pub fn file_name(member: &str) -> String {
 pub enum LockError {
     /// Another worker of this member holds it, or a guard that is still ending its job.
     #[error(
-        "{} is locked{}: another worker with this member id runs on this host, or the guard of one \
-         that has ended is still stopping its job; give each worker an id and a state_dir of its own",
+        "{} is locked{}: another worker with this member id runs on this host, or the guard of a \
+         worker that has ended is still stopping its job; give each worker its own id and state_dir",
         .path.display(),
         .pid.map(|pid| format!(" by process {pid} or its guards")).unwrap_or_default()
     )]

@@ -170,7 +170,7 @@ impl OneShot {
                     Report::Exited(how) => exit = Ok(how),
                     Report::Failed { error } => exit = Err(error),
                     Report::OutOfMemory => {
-                        tracing::warn!("{}: the kernel has ended a process of it, out of memory", self.title)
+                        tracing::warn!("{}: out of memory: kernel killed one of its processes", self.title)
                     }
                     Report::Gone => break,
                     _ => {}

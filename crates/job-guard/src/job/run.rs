@@ -216,7 +216,7 @@ impl JobRun {
         // job, but its end was not observed. So it is not reported, and the lease has to expire.
         tracing::error!(
             job = self.name,
-            "the job's supervisor has died; its end is not reported, and its guard ends it"
+            "the job's supervisor has died; the guard ends the job, but its end is not reported"
         );
         std::future::pending().await
     }

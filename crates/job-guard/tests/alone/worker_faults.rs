@@ -463,7 +463,7 @@ fn a_record_is_there_from_before_the_start_until_nothing_is_left() {
     });
     let word = worker.expect("failed");
     assert!(
-        word.contains("can't note in") && word.contains("check that its directory can be written"),
+        word.contains("can't record in") && word.contains("check that its directory is writable"),
         "{word}"
     );
     assert!(empty.is_gone());
@@ -621,7 +621,7 @@ fn no_program_is_started_after_its_time_or_before_its_record() {
     };
     let now = BootTime::now();
     let (reason, has_started) = start(now + Duration::from_secs(60), b"");
-    assert!(reason.contains("did not let the launcher go on") && !has_started, "{reason}");
+    assert!(reason.contains("did not let the launcher continue") && !has_started, "{reason}");
     assert_eq!(start(now, b"g"), ("the lease leaves no time to run and stop the job".to_owned(), false));
     assert_eq!(start(now + Duration::from_secs(60), b"g"), (String::new(), true));
 }

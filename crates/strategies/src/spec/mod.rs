@@ -300,8 +300,8 @@ fn check_beside(
     }
     if let Some(stage) = pipeline.iter().position(|stage| !stage.is_filter()) {
         let message = format!(
-            "the strategy {strategy:?} orders the candidates: a pipeline besides it can only have stages that refuse \
-             some, such as \"limit\""
+            "the strategy {strategy:?} orders the candidates: a pipeline next to it can only have stages that refuse \
+             candidates, such as \"limit\""
         );
         findings.at("pipeline", |findings| findings.say_of(&format!("[{stage}]"), message));
     }

@@ -91,7 +91,7 @@ impl Comparison for Class {
             Word::Unknown => {
                 // One phrase among others that are joined by commas.
                 let text = words::quote(self.text(candidate).unwrap_or_default()).replace(',', "");
-                format!("{attribute} is {text:?} which is no class and counts as avoid")
+                format!("{attribute} is {text:?} which is not a class and counts as avoid")
             }
         }
     }
@@ -131,7 +131,7 @@ mod tests {
                 "b: class is neutral; first by member id",
                 "d: class is neutral; second by member id",
                 "a: class is avoid; first by member id",
-                "e: class is \"nevr ever\" which is no class and counts as avoid; second by member id",
+                "e: class is \"nevr ever\" which is not a class and counts as avoid; second by member id",
             ]
         );
     }

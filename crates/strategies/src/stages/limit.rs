@@ -70,7 +70,7 @@ impl Filter for Limit {
             (Some(value), _) => Some(format!("{attribute} is {value} and the limit is {most}")),
             (None, _) if self.missing == Unknown::Passes => None,
             (None, None) => Some(format!("{attribute} is missing and may be above {most}")),
-            (None, Some(_)) => Some(format!("{attribute} is no number and may be above {most}")),
+            (None, Some(_)) => Some(format!("{attribute} is not a number and may be above {most}")),
         }
     }
 
@@ -117,7 +117,8 @@ mod tests {
         assert!(lost(Some("inf")).is_some());
         assert_eq!(lost(None).as_deref(), Some("lag is missing and may be above 10"));
         for none in ["", "much", "NaN"] {
-            assert_eq!(lost(Some(none)).as_deref(), Some("lag is no number and may be above 10"), "{none}");
+            let words = "lag is not a number and may be above 10";
+            assert_eq!(lost(Some(none)).as_deref(), Some(words), "{none}");
         }
     }
 

@@ -29,7 +29,7 @@ impl Comparison for SameSite {
         match site(round) {
             Some(site) if *site == candidate.site => format!("stays in {whose} site ({site})"),
             Some(site) => format!("leaves {whose} site ({site})"),
-            None => "no leader failed or shuts down".to_owned(),
+            None => "no leader failed or is shutting down".to_owned(),
         }
     }
 

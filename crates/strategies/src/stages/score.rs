@@ -119,7 +119,7 @@ impl Term {
         match self.value(candidate) {
             Some(value) => format!("{attribute} {value}"),
             None if candidate.attributes.contains_key(&self.attribute) => {
-                format!("{attribute} is no number")
+                format!("{attribute} is not a number")
             }
             None => format!("{attribute} is missing"),
         }
@@ -293,7 +293,7 @@ mod tests {
     fn the_highest_goes_first_and_the_values_are_said() {
         assert_eq!(
             order(&cores(Steadiness::default()), &two("some", "8", Some(1))),
-            ["b: best score 800 of 1000 (cores 8)", "a: score 0 of 1000 (cores is no number)"]
+            ["b: best score 800 of 1000 (cores 8)", "a: score 0 of 1000 (cores is not a number)"]
         );
     }
 

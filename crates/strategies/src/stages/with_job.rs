@@ -170,8 +170,10 @@ impl Comparison for WithJob {
         let job = &self.job;
         let wants_beside = matches!(self.strength, Strength::Require | Strength::Prefer);
         match (&self.seen, self.is_beside(candidate)) {
-            (OtherJob::Unknown(why), _) => format!("does not go by {job}: {why}"),
-            (OtherJob::Unsettled(_, why), _) if !self.refuses() => format!("does not go by {job}: {why}"),
+            (OtherJob::Unknown(why), _) => format!("does not take {job} into account: {why}"),
+            (OtherJob::Unsettled(_, why), _) if !self.refuses() => {
+                format!("does not take {job} into account: {why}")
+            }
             (_, true) if wants_beside => format!("follows {job} which leads {}", self.there()),
             (_, false) if !wants_beside => format!("apart from {job} which leads {}", self.there()),
             _ => format!("{job} leads {}", self.there()),
@@ -263,7 +265,7 @@ mod tests {
         let order_of = |view: &View| order(&required, view);
         assert_eq!(
             order_of(&view().led_by("e-1")),
-            ["e-1: the only candidate; does not go by db: it has no leader"]
+            ["e-1: the only candidate; does not take db into account: it has no leader"]
         );
         let ordered = View { ordered: Some(ballot(3)), ..view().led_by("e-1") };
         assert_eq!(order_of(&ordered).len(), 2, "an operator may move it");

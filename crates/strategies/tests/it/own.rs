@@ -346,8 +346,8 @@ fn beside_a_whole_strategy_nothing_else_orders_the_candidates() {
             Inputs::ALL
         ),
         [
-            "pipeline[1]: the strategy \"highest-id\" orders the candidates: a pipeline besides it can only have \
-          stages that refuse some, such as \"limit\""
+            "pipeline[1]: the strategy \"highest-id\" orders the candidates: a pipeline next to it can only have \
+          stages that refuse candidates, such as \"limit\""
         ]
     );
     for (text, message) in [

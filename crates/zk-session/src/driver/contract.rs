@@ -167,7 +167,7 @@ fn acknowledged(answer: DriverResult<Reply>) -> DriverResult<()> {
         Ok(_) => "the znode existed and was deleted".to_owned(),
     };
     Err(DriverError::Invalid(format!(
-        "the deletion of {BARRIER_PATH} must be answered by '{}', and the answer is: {said}; \
+        "the deletion of {BARRIER_PATH} must fail with '{}', but the result was: {said}; \
          delete that znode and its parent",
         ErrorCode::NO_NODE
     )))

@@ -91,7 +91,7 @@ async fn greet(
         writer.write_all(&handshake.outgoing()).await?;
         if reader.read(&mut input).await? == 0 {
             return Err(Refusal::Unavailable(
-                "it closed the connection during the handshake: it serves no clients now".to_owned(),
+                "it closed the connection during the handshake: it does not serve clients now".to_owned(),
             ));
         }
         if let Some(ticket) = handshake.receive(&mut input)? {

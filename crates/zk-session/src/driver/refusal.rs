@@ -28,7 +28,7 @@ pub(crate) enum Refusal {
     #[error("it granted a session timeout of {0:?}, which is too short")]
     TooShort(Duration),
     /// The server granted a new session a shorter timeout than was asked for.
-    #[error("it granted a session timeout of {0:?}, less than was asked for")]
+    #[error("it granted a session timeout of {0:?}, less than requested")]
     Less(Duration),
     /// The server granted the session a shorter timeout than it had, which ends it.
     #[error("{0}")]

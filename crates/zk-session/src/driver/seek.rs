@@ -173,7 +173,7 @@ fn log(host: &Host, refusal: &Refusal) {
         }
         Refusal::Shorter(_) => warn!(reason, "the session is over"),
         _ => {
-            warn!(%server, reason, "this server refuses this client: compare its configuration with that of the others")
+            warn!(%server, reason, "this server refuses this client: compare its configuration with the other servers'")
         }
     }
 }
@@ -431,7 +431,7 @@ impl Seeker {
 fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -> Result<(), String> {
     if now < before {
         return Err(format!(
-            "{server} granted a session timeout of {now:?} only, after {before:?} had been granted: \
+            "{server} granted a session timeout of {now:?}, although {before:?} had been granted before: \
              set the same minSessionTimeout and maxSessionTimeout on all servers"
         ));
     }

@@ -67,7 +67,7 @@ fn roots(of: &Roots, by: &ReadFile) -> Result<RootCertStore, String> {
             roots.add_parsable_certificates(found.certs);
             if roots.is_empty() {
                 let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-                return Err(format!("this system has no certificates of authorities: {}", errors.join("; ")));
+                return Err(format!("this system has no CA certificates: {}", errors.join("; ")));
             }
         }
     }
@@ -93,6 +93,6 @@ fn content<'a>(pem: &'a Pem, by: &ReadFile) -> Result<Cow<'a, [u8]>, String> {
 fn named(pem: &Pem, what: &str) -> String {
     match pem {
         Pem::File(path) => format!("{}: {what}", path.display()),
-        Pem::Given(_) => format!("the PEM that was given: {what}"),
+        Pem::Given(_) => format!("the given PEM: {what}"),
     }
 }

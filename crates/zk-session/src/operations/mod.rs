@@ -134,7 +134,7 @@ impl Incarnation {
             let invalid =
                 |reason: &str| OpError::Invalid { path: prefix.to_owned(), reason: reason.to_owned() };
             if recovery == Recovery::Name && prefix.ends_with('/') {
-                return Err(invalid("a prefix that ends with a slash has no name to go by"));
+                return Err(invalid("a prefix that ends with a slash gives no name to find the znode by"));
             }
             let create = self.to_create(&absolute, data, mode).sequential();
             let create = create.ok_or_else(|| invalid("ZooKeeper has no sequential containers"))?;

@@ -181,7 +181,7 @@ impl Resolver {
                         table.latest.insert(key, addresses.clone());
                     }
                     Err(reason) if !table.latest.contains_key(&key) && table.nameless.insert(key.clone()) => {
-                        warn!(server = %key, "the name of this ZooKeeper server does not resolve, so it is not used: {reason}");
+                        warn!(server = %key, "the name of this ZooKeeper server does not resolve, so the server is not used: {reason}");
                     }
                     Err(_) => {}
                 }

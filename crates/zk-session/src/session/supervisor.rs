@@ -47,7 +47,7 @@ impl Drop for Supervisor {
         if self.shared.live.ask(Machine::outcome).is_none() {
             // A program may end without closing its session, and a panic has reported itself.
             debug!(
-                "the task of the ZooKeeper session has ended with its runtime, or by a panic: the session is closed here, and ends on the servers by its timeout"
+                "the task of the ZooKeeper session has ended with its runtime, or by a panic: the session is closed here, and the servers end it at its timeout"
             );
             self.shared.begin_closing(Closing { by: BootTime::now(), hands_over: false });
             self.closed(CloseOutcome::Unknown);
@@ -89,7 +89,7 @@ impl Supervisor {
             "ZooKeeper session {}", if is_resumed { "resumed" } else { "made" }
         );
         if granted != self.shared.settings.session_timeout {
-            info!(requested = ?self.shared.settings.session_timeout, ?granted, "the server granted another session timeout than requested");
+            info!(requested = ?self.shared.settings.session_timeout, ?granted, "the server granted a different session timeout than requested");
         }
         if !self.shared.made(&incarnation, contact, is_resumed) {
             incarnation.inner.shut();
@@ -140,7 +140,7 @@ impl Supervisor {
         let mut pins = old.inner.pins.subscribe();
         let bound = *pins.borrow_and_update();
         if bound > 0 {
-            info!(epoch = %old.epoch(), pins = bound, "waiting with a new ZooKeeper session until the work under the old one has stopped");
+            info!(epoch = %old.epoch(), pins = bound, "delaying a new ZooKeeper session until the work under the old one has stopped");
             tokio::select! {
                 biased;
                 _ = pins.wait_for(|count| *count == 0) => {}
@@ -265,9 +265,9 @@ impl Served<'_> {
         let Disagreement { server, path, kind } = found;
         warn!(
             session_id = %self.incarnation.session_id(), %server, %path,
-            "this ZooKeeper server disagrees with the quorum: {kind}; the session leaves it while another server \
-             answers; stop that server, delete its data directory (not its myid), and start it, so that it copies the \
-             leader's data"
+            "this ZooKeeper server disagrees with the quorum: {kind}; the session avoids it as long as another \
+             server answers; stop this server, delete its data directory (not its myid), and start it again, so that \
+             it copies the leader's data"
         );
         self.shared.settings.instruments.count(DISAGREEMENTS);
         let until = BootTime::now() + DISTRUSTED_FOR;

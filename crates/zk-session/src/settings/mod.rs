@@ -158,7 +158,8 @@ impl Settings {
         }
         if let Some(after) = self.suspect_after.filter(|after| !(MIN_SUSPICION..=MAX).contains(after)) {
             return invalid(format!(
-                "suspect_after is {after:?}: it must be from {MIN_SUSPICION:?}, or each short delay would move the session, to {MAX:?}"
+                "suspect_after is {after:?}: it must be from {MIN_SUSPICION:?} to {MAX:?} (with less, each short delay \
+                 would move the session)"
             ));
         }
         if !(MIN_REQUEST..=MAX_REQUEST).contains(&self.max_request) {
@@ -177,7 +178,7 @@ impl Settings {
         }
         if self.acl.names_creator() && !self.has_credentials() {
             return invalid(format!(
-                "acl is {:?}, and the session has no credentials to identify the creator: add some, for example by auth",
+                "acl is {:?}, but the session has no credentials to identify the creator: add some, for example by auth",
                 self.acl
             ));
         }

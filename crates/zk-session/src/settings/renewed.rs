@@ -39,7 +39,7 @@ pub(crate) async fn renewed<T: Clone + Send + 'static>(
         }
         (Err(reason), Some(InUse { last, problem })) => {
             if problem.as_ref() != Some(&reason) {
-                warn!(%reason, "the {what} for ZooKeeper can't be used now: what was read last is used");
+                warn!(%reason, "the {what} for ZooKeeper can't be used now: still using what was read last");
                 *problem = Some(reason);
             }
             Ok(last.clone())

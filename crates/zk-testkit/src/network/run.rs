@@ -51,11 +51,11 @@ pub(super) fn refusal(what: &str, said: &str) -> Error {
 
 fn advice(said: &str, root: bool) -> &'static str {
     if ["not found", "No such file or directory"].iter().any(|missing| said.contains(missing)) {
-        "if the program is not there, on Debian: apt-get install iproute2 iptables"
+        "if the program is not installed, on Debian: apt-get install iproute2 iptables"
     } else if !root {
-        "that takes root: run the tests as root, by `sudo -E env PATH=\"$PATH\" cargo test` for instance"
+        "this needs root: run the tests as root, for example by `sudo -E env PATH=\"$PATH\" cargo test`"
     } else {
-        "in a container it takes the capabilities NET_ADMIN and SYS_ADMIN: \
+        "in a container this needs the capabilities NET_ADMIN and SYS_ADMIN: \
          docker run --cap-add NET_ADMIN --cap-add SYS_ADMIN ..."
     }
 }

@@ -219,10 +219,10 @@ fn leader(state: &State, _: &DrillPlan) -> Result<String, String> {
             Some(_) => {
                 Ok(format!("{} of site {} is READY in term {}", leader.member, leader.site, leader.term))
             }
-            None => Err(format!("{} leads, and its worker is not a member any more", leader.member)),
+            None => Err(format!("{} leads, but its worker is no longer a member", leader.member)),
         },
         (Some(leader), Some(named)) => Err(format!("{} hands over to {}", leader.member, named.member)),
-        (Some(leader), None) => Err(format!("{} leads, and no member is named", leader.member)),
+        (Some(leader), None) => Err(format!("{} leads, but no decision names a leader", leader.member)),
     }
 }
 
@@ -309,7 +309,7 @@ fn quorum(state: &State, plan: &DrillPlan) -> Result<String, String> {
     };
     if let Some(cut) = lost.iter().find(|lost| is_cut(&lost.site)) {
         return Err(format!(
-            "{cut}; the drill cuts off only the workers of the site, so it would not show what the loss does"
+            "{cut}; the drill cuts off only the workers of the site, so it would not show the effect of losing the site"
         ));
     }
     if let Some(down) = lost.iter().find(|lost| !lost.down.is_empty())

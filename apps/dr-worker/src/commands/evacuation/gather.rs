@@ -72,13 +72,13 @@ pub(crate) async fn prepare(
     if steps.is_empty() && left_out.is_empty() {
         let list = Typed::verb("list");
         return Err(Error::Usage(format!(
-            "no job has a member of site {}, or its policy; `{list}`",
+            "no job has a member in site {}, or the site in its policy; `{list}` shows all jobs",
             plan.site
         )));
     }
     let moving: BTreeSet<_> = steps.iter().map(|step| step.job.clone()).collect();
     let circle =
-        |jobs: Vec<String>| Error::Usage(format!("these jobs are after one another: {}", jobs.join(", ")));
+        |jobs: Vec<String>| Error::Usage(format!("these jobs are ordered in a circle: {}", jobs.join(", ")));
     let mut after = operator.config.after.clone();
     for pair in order.windows(2) {
         if let [before, job] = pair {

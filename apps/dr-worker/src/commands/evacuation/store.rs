@@ -111,7 +111,7 @@ fn under_way(present: &Evacuation, wanted: &SiteId) -> Error {
     let why = match site == wanted {
         true if present.undo => "its jobs return",
         true => "this one has other jobs or options",
-        false => "one site is emptied at a time",
+        false => "only one site can be evacuated at a time",
     };
     let undo = match present.undo {
         true => String::new(),

@@ -108,7 +108,7 @@ impl Ack {
         let held = acknowledged.as_ref().is_some_and(ends);
         let names: Vec<_> = fenced.iter().map(|member| member.as_str()).collect();
         let off = match names.as_slice() {
-            [] if self.fenced => "no former leader was to be fenced; ".to_owned(),
+            [] if self.fenced => "no former leader needed fencing; ".to_owned(),
             [] => String::new(),
             names => format!("confirmed as off, so not fenced: {}; ", names.join(", ")),
         };

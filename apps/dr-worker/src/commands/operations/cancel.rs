@@ -28,7 +28,7 @@ fn request_id(text: &str) -> Result<String, String> {
     if RequestRef::is_name(text) {
         return Ok(text.to_owned());
     }
-    Err("a request's id is 'r-' and its number, such as r-0000000000".to_owned())
+    Err("a request's id is 'r-' and a number, such as r-0000000000".to_owned())
 }
 
 /// A request that is withdrawn.

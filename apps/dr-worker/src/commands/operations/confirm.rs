@@ -75,8 +75,8 @@ impl Operation for ConfirmMove {
         let asks = of.operator.config.engine_of(job).confirm == Confirm::CrossSite;
         let needless = self.site.as_ref().filter(|_| !asks).map(|site| {
             format!(
-                "{job}: its policy has confirm = \"never\", so no move waits for it; `switchover --to-site {site}` \
-                 moves leadership now"
+                "{job}: its policy has confirm = \"never\", so no move waits for a confirmation; `switchover \
+                 --to-site {site}` moves leadership now"
             )
         });
         let ordered = confirmed.clone();

@@ -73,7 +73,7 @@ impl Operation for Evacuate {
     fn check(&self) -> Result<(), Error> {
         match &self.to_site {
             Some(to) if *to == self.site => {
-                Err(Error::Usage(format!("to_site: site {to} is the one that is emptied")))
+                Err(Error::Usage(format!("to_site: site {to} is the site that is emptied")))
             }
             _ => Ok(()),
         }
@@ -131,7 +131,7 @@ fn hindered(shown: &Evacuated) -> String {
     let notes: Vec<_> = shown.obstacles.iter().map(|note| format!("{}: {}", note.job, note.why)).collect();
     let forced = Typed::verb("evacuate").arg(&shown.plan.site).arg("--force");
     format!(
-        "nothing was moved: {}; leave jobs out by naming the others with --job, or if the site is lost: `{forced}`",
+        "nothing was moved: {}; to leave jobs out, name the others with --job; if the site is lost: `{forced}`",
         notes.join("; ")
     )
 }

@@ -55,7 +55,7 @@ async fn examine(name: &str, port: &str, admin: String, site: Option<String>, by
         server.settings = parsed(settings, "=");
         server.metrics = parsed(metrics, "\t");
     } else {
-        let why = if by_tls { "the port takes TLS" } else { "it can't be reached" };
+        let why = if by_tls { "the port expects TLS" } else { "it can't be reached" };
         (server.stats, server.settings, server.metrics) =
             (ServerAnswer::none(why), ServerAnswer::none(why), ServerAnswer::none(why));
     }
@@ -153,7 +153,7 @@ impl Admin {
         // Something else may listen there.
         let ports = ["client_port", "secure_client_port"].map(|key| settings[key].to_string());
         if !ports.iter().any(|port| port == client_port) {
-            return Err(wrong(&format!("it is not that of the server at port {client_port}")));
+            return Err(wrong(&format!("it does not belong to the server at port {client_port}")));
         }
         let (properties, _) = ask("system_properties").await?;
         let (metrics, _) = ask("monitor").await?;

@@ -119,13 +119,13 @@ fn a_new_job_and_what_depends_on_it_wait_for_a_handover() {
         reloaded(&[], &["job.mail.command=[\"true\"]", "job.orders.restart.max=7"]).unwrap();
     let names: Vec<_> = config.jobs.iter().map(JobConfig::name).collect();
     assert_eq!((names, config.jobs[0].spec.restart.max), (vec!["orders"], 7));
-    let waits = "job.mail: applies when the worker has executed itself";
+    let waits = "job.mail: applies when the worker has re-executed itself";
     assert_eq!(changes, [waits, "job.orders.restart.max: applied"]);
     // No job follows one that is not run.
     let together = ["job.mail.command=[\"true\"]", "job.orders.after=[\"mail\"]"];
     let (config, changes) = reloaded(&[], &together).unwrap();
     assert!(config.jobs.len() == 1 && config.jobs[0].spec.after.is_empty());
-    assert_eq!(changes, [waits, "job.orders.after: applies when the worker has executed itself"]);
+    assert_eq!(changes, [waits, "job.orders.after: applies when the worker has re-executed itself"]);
     // With a key that needs a restart all of them do.
     let (_, changes) = reloaded(&[], &["job.mail.command=[\"true\"]", "zookeeper.tick_time=1s"]).unwrap();
     assert!(changes.iter().all(|change| change.contains("restart of the worker")), "{changes:?}");

@@ -255,7 +255,7 @@ fn jobs_that_wait_for_others_name_other_jobs_and_go_in_no_circle() {
         ("after = [\"ordrs\"]", "it names \"ordrs\", which is not configured; valid: [\"orders\"]"),
         ("after = [\"shop\"]", "it names \"shop\", which is the job itself"),
         ("after = [\"orders\", \"orders\"]", "\"orders\" is listed twice"),
-        ("after = [\"orders\"]\nrecipe = \"queue\"", "both jobs, and \"shop\" differs"),
+        ("after = [\"orders\"]\nrecipe = \"queue\"", "both jobs, but \"shop\" differs"),
     ] {
         with(&[after("shop", wrong)]).refused("worker.toml:12:9: job.shop.after: ", &[message]);
     }

@@ -254,18 +254,18 @@ const FAULTS: &[Fault] = {
         (
             "session-timeout",
             Warning,
-            "asks for 10s, and the servers grant 15s; the servers allow 4s to 40s",
+            "asks for 10s, but the servers grant 15s; the servers allow 4s to 40s",
             |f| {
                 f.session.as_mut().unwrap().granted = Duration::from_secs(15);
             },
         ),
-        ("stop-budget", Error, "the stop of orders may need 5s, and its lease has ", |f| {
+        ("stop-budget", Error, "the stop of orders may need 5s, but its lease may have only ", |f| {
             f.jobs[0].stop_budget = Some(Duration::from_secs(5));
         }),
         ("stop-budget", Error, "round trip 1.5s", |f| {
             f.session.as_mut().unwrap().round_trip = Some(Duration::from_millis(1500));
         }),
-        ("slow-quorum", Warning, "a quorum round trip takes 150ms, and leases assume 100ms", |f| {
+        ("slow-quorum", Warning, "a quorum round trip takes 150ms, but leases assume 100ms", |f| {
             f.session.as_mut().unwrap().round_trip = Some(Duration::from_millis(150));
         }),
         ("slow-quorum", Unknown, "no quorum round trip could be measured", |f| {

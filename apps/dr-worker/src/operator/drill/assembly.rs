@@ -100,8 +100,8 @@ pub(super) fn assemble(
         let missed = missed.map(|objective| format!("{} missed: {}", objective.name, objective.sentence));
         let unserved = report.probes.iter().filter(|probed| !probed.serves);
         let unserved = unserved.map(|Probed { who, found, .. }| match found.last_success_ms {
-            None => format!("the probes of {who} never had an answer from {}", found.target),
-            Some(_) => format!("the probes of {who} had no answer at the end"),
+            None => format!("the probes of {who} never got an answer from {}", found.target),
+            Some(_) => format!("the probes of {who} got no answer at the end"),
         });
         let failed: Vec<_> = missed.chain(unserved).collect();
         if !failed.is_empty() {
@@ -241,7 +241,7 @@ fn objectives(report: &DrillReport, wanted: &Objectives, evidence: &Evidence) ->
             (DrillMode::Rehearse, _) => (report.phases.takeover_ms, "the rehearsed start took"),
             (DrillMode::KillStandby, _) => (report.phases.takeover_ms, "the new start of the standby took"),
             (_, false) => (report.outage_ms, "the longest outage that a site saw was"),
-            (_, true) => (report.outage_ms, "by the records of the election the outage was"),
+            (_, true) => (report.outage_ms, "in the election's records the outage was"),
         };
         let passed = measured_ms.is_some_and(|measured| measured <= ms(rto));
         let sentence = match measured_ms {

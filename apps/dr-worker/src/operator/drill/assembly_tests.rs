@@ -179,7 +179,7 @@ fn a_site_without_an_answer_at_the_end_is_a_failure() {
     let mut never = answered("west-2", &[], &[outage(1_100, None)]);
     never.probes.as_mut().unwrap().last_success_ms = None;
     let report = switched(vec![never], Objectives::default(), &[]);
-    assert!(report.sentence.contains("never had an answer from tcp:1"), "{}", report.sentence);
+    assert!(report.sentence.contains("never got an answer from tcp:1"), "{}", report.sentence);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn without_probes_the_records_tell_the_outage() {
     let report = switched(Vec::new(), both(30, 5), &[("west-1", 0)]);
     // The old leader works until it is decided.
     assert_eq!((report.outage_ms, report.phases.ready_ms), (Some(1_200), None));
-    assert!(report.objectives[0].sentence.starts_with("by the records of the election the outage was 1.2s"));
+    assert!(report.objectives[0].sentence.starts_with("in the election's records the outage was 1.2s"));
 }
 
 #[test]

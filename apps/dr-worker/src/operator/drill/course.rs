@@ -238,10 +238,10 @@ impl Course {
                 Some(took) => (
                     DrillOutcome::Passed,
                     format!(
-                        "{member} started the job without a token, which was ready after {took}, and stopped it"
+                        "{member} started the job without a token; it was ready after {took}, and was stopped"
                     ),
                 ),
-                None => (DrillOutcome::Failed, format!("{member} started the job, which was not ready")),
+                None => (DrillOutcome::Failed, format!("{member} started the job, but it was not ready")),
             };
             self.end(result, at);
         }

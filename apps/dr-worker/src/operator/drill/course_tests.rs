@@ -143,11 +143,11 @@ fn a_rehearsal_ends_with_the_answer_of_the_standby() {
     };
     let (started, ended) = ((DrillState::Started, 200), (DrillState::Ended, 1_900));
     let course = run(&[ACCEPTED, started, (DrillState::Ready, 1_400), ended]);
-    let sentence = "west-1 started the job without a token, which was ready after 1.2s, and stopped it";
+    let sentence = "west-1 started the job without a token; it was ready after 1.2s, and was stopped";
     assert_eq!(result(&course), ("passed", sentence));
     assert_eq!(
         result(&run(&[ACCEPTED, started, ended])),
-        ("failed", "west-1 started the job, which was not ready")
+        ("failed", "west-1 started the job, but it was not ready")
     );
     assert_eq!(
         result(&run(&[ACCEPTED, started, (DrillState::Failed, 300)])).1,

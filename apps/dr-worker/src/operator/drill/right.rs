@@ -80,7 +80,7 @@ pub(super) async fn end_interrupted(operator: &Operator, paths: &Paths, state: &
             };
             report.outcome = DrillOutcome::Interrupted;
             report.ended_ms = Some(now_ms);
-            report.sentence = format!("the command was lost; {} found and ended the drill; {leads}", asker());
+            report.sentence = format!("its command was lost; {} found and ended the drill; {leads}", asker());
             let at_ms = now_ms.saturating_sub(report.started_ms);
             let what = format!("found without its command, and ended by {}", asker());
             report.timeline.push(DrillEvent { at_ms, who: "drill".to_owned(), what });

@@ -40,7 +40,7 @@ pub(super) fn summary(report: &DrillReport) -> String {
         ));
     }
     if report.probes.is_empty() {
-        let outage = report.outage_ms.map(|ms| format!("by the records an outage of {}; ", span(ms)));
+        let outage = report.outage_ms.map(|ms| format!("outage of {} in the election's records; ", span(ms)));
         let (outage, job) = (outage.unwrap_or_default(), &report.job);
         lines.push(format!(
             "  {outage}no site probed the service: set job.{job}.drill.probe to have it probed"

@@ -169,7 +169,7 @@ pub(super) async fn show(
     if arguments.run != "last" {
         let run = &arguments.run;
         return Err(Error::Usage(format!(
-            "unknown drill {run}: of a plan of a site only the `last` is kept"
+            "unknown drill {run}: for a plan of a site only the `last` drill is kept"
         )));
     }
     let paths = operator.paths(PLANS)?;

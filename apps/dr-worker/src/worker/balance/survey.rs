@@ -129,7 +129,7 @@ fn why_it_stays(
     }
     let tenure = unix_ms.saturating_sub(leader_znode.since_ms);
     if u128::from(tenure) < job.policy.min_tenure.as_millis() {
-        return Some("its leader does not lead for long enough yet");
+        return Some("its leader has not led for long enough yet");
     }
     None
 }

@@ -86,8 +86,8 @@ fn hindrance(mode: DrillMode, facts: &DrillFacts<'_>) -> Option<String> {
                 ));
             }
             (mode == DrillMode::KillWorker && !facts.is_restarted).then(|| {
-                "nothing is known to start this worker again: it is not the main process of a systemd service; if \
-                 something else starts it, set drill.restarted = true"
+                "nothing is known that would start this worker again: it is not the main process of a systemd service; \
+                 if something else starts it, set drill.restarted = true"
                     .to_owned()
             })
         }

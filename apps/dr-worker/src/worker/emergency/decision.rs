@@ -64,7 +64,7 @@ impl EmergencyFacts<'_> {
         let token = above.saturating_add(JUMP).saturating_add(self.now_s);
         if token > MAX_TOKEN_BASE {
             return Err(Error::Usage(format!(
-                "no token above {above} can be followed by others: the largest that `raise-token` accepts is \
+                "a token above {above} would leave no room for newer ones: the largest that `raise-token` accepts is \
                  {MAX_TOKEN_BASE}"
             )));
         }

@@ -83,7 +83,8 @@ impl Records {
         serde_json::from_slice(&data).map_err(|error| {
             Error::Failed(format!(
                 "the records of emergency leaderships in {} are damaged: {error}; raise the tokens of its jobs above the \
-                 newest one that their resources have seen (`dr-worker raise-token --job JOB --above TOKEN`), and remove it",
+                 newest one that their resources have seen (`dr-worker raise-token --job JOB --above TOKEN`), and \
+                 remove the file",
                 self.0.display()
             ))
         })
@@ -185,6 +186,6 @@ pub(super) mod tests {
         let lock = dir.path().join("east-1.lock");
         fs::write(lock.with_extension("emergency.json"), "{").unwrap();
         let error = Records::beside(&lock).refuse(&[]).unwrap_err().to_string();
-        assert!(error.contains("east-1.emergency.json") && error.contains("remove it"), "{error}");
+        assert!(error.contains("east-1.emergency.json") && error.contains("remove the file"), "{error}");
     }
 }

@@ -234,7 +234,7 @@ impl Desk {
         if !RequestRef::is_name(id) {
             return Ok(refuse(
                 StatusCode::NOT_FOUND,
-                "a request's id is such as r-0000000000 or o-0000000000",
+                "a request's id looks like r-0000000000 or o-0000000000",
             ));
         }
         let snapshot = operator.observer().await?.snapshot(paths).await?;

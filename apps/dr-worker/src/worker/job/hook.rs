@@ -165,7 +165,7 @@ impl AsyncHooks {
             running.waiting.replace(wanted).is_some()
         };
         if is_replaced {
-            tracing::warn!(job, hook = %name, "the hook still runs; a run of it is ended, or dropped, for a newer one");
+            tracing::warn!(job, hook = %name, "the hook still runs; one of its runs is ended, or dropped, for a newer one");
             counter!("dr_hook_runs_dropped_total", "job" => job, "hook" => name.as_str()).increment(1);
         }
         is_replaced

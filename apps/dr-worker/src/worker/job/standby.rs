@@ -303,7 +303,7 @@ impl Standby {
                         let next = pause.map_or(restart.backoff, |last| (2 * last).min(restart.backoff_max));
                         tracing::warn!(
                             job = self.env.job,
-                            "the standby does not follow the new leader, and is told again in {next:?}: {why}"
+                            "the standby does not follow the new leader; trying again in {next:?}: {why}"
                         );
                         pause = Some(next);
                         let _: Result<_, _> = tokio::time::timeout(next, turns.changed()).await;

@@ -135,7 +135,7 @@ impl Fencing {
     ) -> Result<Breadcrumbs, Failure> {
         match change_breadcrumbs(session, &self.paths, leading, |_, _| {}).await {
             Err(AdminError::Record(error)) => Err(Failure::new(format!(
-                "can't read which former leaders to fence: {error}; `{}` replaces it",
+                "can't read which former leaders to fence: {error}; `{}` replaces the record",
                 Typed::verb("ack").job(self.paths.name()).arg("--fenced")
             ))),
             known => Ok(known?),
@@ -160,7 +160,7 @@ impl Fencing {
             counted("failed");
             // Who can write this one record would choose what is switched off.
             return Err(format!(
-                "{member} is not fenced: no other record of the election names it as a member; `{}` removes it",
+                "{member} is not fenced: no other record of the election names it as a member; `{}` removes the record",
                 Typed::verb("ack").job(job).arg("--fenced")
             ));
         }

@@ -64,7 +64,7 @@ async fn read<R: Record>(watch: &mut DataWatch) -> Result<Result<Option<R>, Reco
     let node = watch.next_allowed().await?.value;
     let record = node.map(|node| R::decode(watch.path(), &node.data)).transpose();
     if let Err(error) = &record {
-        tracing::warn!("jobs that depend on this election go on without it: {error}");
+        tracing::warn!("jobs that depend on this election go on without this record: {error}");
     }
     Ok(record)
 }

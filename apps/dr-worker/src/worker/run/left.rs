@@ -30,7 +30,7 @@ pub(super) async fn sweep(config: &Config, lock: &StateLock) -> Result<(bool, Ve
     let has_standby = || config.jobs.iter().any(|job| job.spec.standby.is_some());
     if is_one_left(&guards, &left).unwrap_or_else(has_standby) {
         return Err(Error::NotNow(format!(
-            "{why}; a standby must not be started beside one that outlives its worker: end these processes first"
+            "{why}; a standby must not be started beside one that has outlived its worker: end these processes first"
         )));
     }
     tracing::error!("{why}; this worker waits for the session of the earlier one to end");
@@ -53,7 +53,7 @@ pub(super) async fn end_all(config: &Config) {
     match StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await {
         Ok(lock) => drop(end_standbys_but(|_| false, config, &lock).await),
         Err(error) => {
-            tracing::info!("a standby that has outlived the last worker is not looked for: {error}")
+            tracing::info!("can't look for a standby that has outlived the previous worker: {error}")
         }
     }
 }

@@ -195,7 +195,7 @@ impl Orders {
             JobNews::Unreadable(error) => {
                 tracing::warn!(
                     job = work.slot.name(),
-                    "the job runs on, whatever operators have ordered: {error}"
+                    "the orders of operators can't be read, so the job runs on: {error}"
                 );
             }
             JobNews::Stopped(_) => {}
@@ -249,7 +249,7 @@ impl Orders {
             Ok(_) => self.open[at].is_over = true,
             Err(error) => {
                 let (job, request) = (work.slot.name(), &which.name);
-                tracing::debug!(job, request, %error, "can't read yet what became of a request");
+                tracing::debug!(job, request, %error, "can't read the outcome of a request yet");
                 self.is_owed = true;
             }
         }
@@ -411,7 +411,7 @@ impl Led<'_> {
             return Ok(());
         }
         if let Some(why) = order.must_stop() {
-            tracing::info!(job = slot.name(), "stopping the job, and leading on: {why}");
+            tracing::info!(job = slot.name(), "stopping the job, but keeping leadership: {why}");
             self.after_ready = Box::pin(pending());
             self.work.halt(self.leadership, Halt::Waiting(why)).await;
             return Ok(());

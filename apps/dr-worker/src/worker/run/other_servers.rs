@@ -30,7 +30,8 @@ pub(super) async fn check_same_ensemble(session: &Session, old: &Config, new: &C
         new.zookeeper.servers().partition(|server| before.contains(server));
     let root = new.zookeeper.root.as_str();
     let here = session.with_timeout(WITHIN).exists(root).await;
-    let here = here.map_err(|error| wrong(format!("can't be changed while ZooKeeper is away: {error}")))?;
+    let here =
+        here.map_err(|error| wrong(format!("can't be changed while ZooKeeper is not reachable: {error}")))?;
     let answers = join_all(added.iter().map(|server| root_at(server, new))).await;
     let mut is_known = !known.is_empty();
     for (server, answer) in added.iter().zip(answers) {
@@ -48,7 +49,7 @@ pub(super) async fn check_same_ensemble(session: &Session, old: &Config, new: &C
     if is_known {
         Ok(())
     } else {
-        Err(wrong("none of the new servers answers, and none of the old ones is left".to_owned()))
+        Err(wrong("no new server answers, and no old server is left in it".to_owned()))
     }
 }
 

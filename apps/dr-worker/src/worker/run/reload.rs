@@ -269,7 +269,7 @@ fn is_decided(worker: &Worker, job: &Job) -> bool {
 fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
     let (name, me) = (job.slot.name().to_owned(), worker.node().id.clone());
     let (Some(session), Ok(paths)) = (worker.session().cloned(), Paths::new(worker.root(), &name)) else {
-        tracing::warn!(job = name, "{reason}: that applies when the job is started next");
+        tracing::warn!(job = name, "{reason}: this applies at the next start of the job");
         return;
     };
     tracing::info!(job = name, "{reason}: the job is to be restarted here");

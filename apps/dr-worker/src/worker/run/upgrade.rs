@@ -376,7 +376,7 @@ pub(super) fn conclude(
         let lost = join_all(expected.into_iter().map(|expected| continues(expected, within))).await;
         let lost: Vec<String> = lost.into_iter().flatten().collect();
         let (from, to, led) = (report.from.as_str(), report.to.as_str(), report.jobs.len());
-        let done = if is_upgrade { "upgraded in place" } else { "executed itself for the reload" };
+        let done = if is_upgrade { "upgraded in place" } else { "re-executed itself for the reload" };
         if lost.is_empty() {
             tracing::info!(from, to, led, "{done}; leaderships that continue: {led}");
         } else {

@@ -32,7 +32,7 @@ impl Socket {
             _ => {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    "it is no path and no abstract name",
+                    "it is neither a path nor an abstract name",
                 ));
             }
         };

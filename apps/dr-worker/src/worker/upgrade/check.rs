@@ -101,7 +101,7 @@ pub(crate) fn arguments() -> impl Iterator<Item = OsString> {
 }
 
 fn text(argument: OsString) -> Result<String, String> {
-    argument.into_string().map_err(|argument| format!("{} is no text", argument.display()))
+    argument.into_string().map_err(|argument| format!("{} is not UTF-8 text", argument.display()))
 }
 
 /// Answers a question: this program can continue.

@@ -307,7 +307,7 @@ pub enum NotNow {
     #[error("the mode is observe: nothing is carried out until it is auto or manual")]
     Observe,
     /// This request is planned.
-    #[error("request {0} is planned already, and there is one planned switchover at most; withdraw it first")]
+    #[error("request {0} is planned already, and there is one planned switchover at most; cancel it first")]
     Planned(String),
     /// Another request has begun.
     #[error("the {kind} of request {name} is under way in term {term}; ask again once it has ended")]
@@ -330,7 +330,7 @@ pub enum NotNow {
         term: u64,
     },
     /// Another request has not begun yet.
-    #[error("request {name}, a {kind}, is still open; wait for its end, or withdraw it")]
+    #[error("request {name}, a {kind}, is still open; wait for it to end, or cancel it")]
     Open {
         /// Its name.
         name: String,

@@ -235,7 +235,7 @@ impl KeptWriter {
         self.started.call_once(|| {
             let started = thread::Builder::new().name("kept-output".to_owned()).spawn(|| self.run());
             if let Err(error) = started {
-                tracing::warn!(%error, "no output of jobs is kept for `logs`: can't start a thread");
+                tracing::warn!(%error, "the output of jobs is not kept for `logs`: can't start a thread");
             }
         });
         let mut state = self.lock();
@@ -265,7 +265,7 @@ impl KeptWriter {
                 let failed = write(&path, &lines).err();
                 if let Some(error) = failed.as_ref().filter(|_| !is_failing) {
                     let path = path.display();
-                    tracing::warn!(%error, "can't keep the last output of a job in {path}: `logs` will lack it");
+                    tracing::warn!(%error, "can't keep the last output of a job in {path}: `logs` will not show it");
                 }
                 is_failing = failed.is_some();
             }

@@ -153,7 +153,7 @@ impl Copying {
         let _ = self.asks.try_send(answer);
         match tokio::time::timeout(ANSWER_WITHIN, answered).await {
             Ok(Ok(handed)) => handed,
-            _ => Err("its output has ended, or waits for its destination".to_owned()),
+            _ => Err("its output has ended, or is waiting for its destination".to_owned()),
         }
     }
 
@@ -335,7 +335,7 @@ impl Outlet {
                 follows.output = job.output.clone();
             }
             Err(error) => {
-                tracing::error!(job = self.name, %error, "can't open the new destination of its output; the old one is used");
+                tracing::error!(job = self.name, %error, "can't open the new destination of its output; still writing to the old one");
             }
         }
     }
@@ -394,7 +394,7 @@ impl Outlet {
             }
             Passage::Dropped(true) => tracing::warn!(
                 job,
-                "it writes more than {most} a second, its limit: lines of its output are dropped and counted"
+                "it writes more than {most} a second, the limit of its output: lines are dropped and counted"
             ),
             Passage::Dropped(false) => {}
         }
@@ -440,7 +440,7 @@ impl Outlet {
                 Destination::File(_) => "its file",
                 Destination::Journal(_) => "the journal",
             };
-            tracing::warn!(job, lines, "{lines} lines of its output were dropped: {to} accepted none");
+            tracing::warn!(job, lines, "{lines} lines of its output were dropped: {to} did not accept them");
         }
     }
 }

@@ -113,13 +113,13 @@ fn write(job: &str, mut to: RotatingFile, mut batches: mpsc::Receiver<Batch>) {
                 tracing::warn!(
                     job,
                     lines,
-                    "{lines} lines of its output were dropped; {path} is written again"
+                    "{lines} lines of its output were dropped; {path} can be written again"
                 );
             }
             Ok(()) => {}
             Err(error) => {
                 if lost == 0 {
-                    tracing::error!(job, %error, "can't write its output to {path}; lines are dropped until it can be written");
+                    tracing::error!(job, %error, "can't write its output to {path}; lines are dropped until writing succeeds");
                 }
                 let lines = count(&batch.lines) as u64;
                 lost += lines;

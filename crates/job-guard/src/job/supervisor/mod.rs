@@ -197,7 +197,7 @@ impl Supervisor {
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<Supervisor> {
         let others =
-            || io::Error::other("it is not the run of one program, or these are not its descriptors");
+            || io::Error::other("the run is not that of a single program, or these are not its descriptors");
         let program = program.filter(|program| program.descriptors() == descriptors.len());
         let ProgramState { guard, output, notify } = program.ok_or_else(others)?;
         let mut descriptors = descriptors.into_iter();
@@ -273,7 +273,7 @@ impl Supervisor {
                 tracing::warn!(job, in_ms, "job ended ({reason}); restarting it");
             }
             Decision::StayDown(_) => {
-                tracing::warn!(job, "job ended ({reason}) and stays down, as its exit codes say")
+                tracing::warn!(job, "job ended ({reason}) and stays down (exit_codes.stay_down)")
             }
             Decision::Finish(Finish::Stopped | Finish::LeaseEnded) => return,
             _ => {}
@@ -286,7 +286,7 @@ impl Supervisor {
         let end = match why {
             Finish::Stopped => {
                 let took_ms = millis(stopped.took);
-                tracing::info!(job, took_ms, "job stopped: no process of it is left");
+                tracing::info!(job, took_ms, "job stopped: all its processes have ended");
                 self.problem = None;
                 RunEnd::Stopped { job }
             }

@@ -32,8 +32,8 @@ use crate::{
 const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
 
 /// What explains most ends with code 0: the worker ends what a program has left behind in the background.
-const IN_FOREGROUND: &str = ", without a request to stop; a program that goes into the background has to be told to stay in the \
-                             foreground";
+const IN_FOREGROUND: &str = ", without a stop request; if the program goes into the background, configure \
+                             it to stay in the foreground";
 
 /// Jobs are started one at a time: a thread of the runtime waits until the kernel has executed the guard. If hundreds of jobs
 /// are taken over at once, the heartbeats of the session need a thread too.
@@ -164,15 +164,15 @@ impl Supervisor {
         self.tell(Event::Start);
         let mut run = Run { main: guarded.main(), copying: Some(copying), notify, ..Run::default() };
         if is_starting {
-            tracing::info!(
-                job = self.job.name,
-                pid = run.pid(),
-                "job has outlived the worker before this one"
-            );
+            tracing::info!(job = self.job.name, pid = run.pid(), "job outlived the previous worker");
             self.probe_again(&mut run);
         } else {
             self.tell(Event::Ready);
-            tracing::info!(job = self.job.name, pid = run.pid(), "job runs on under the new program");
+            tracing::info!(
+                job = self.job.name,
+                pid = run.pid(),
+                "job keeps running under the worker's new program"
+            );
             self.check_liveness(&mut run);
         }
         self.publish(run.pid());
@@ -273,7 +273,7 @@ impl Supervisor {
                 () = sleep_until(destroy_at) => {
                     tracing::error!(
                         job = self.job.name,
-                        "the guard has not ended the job in time; killing it and its guard"
+                        "the guard has not ended the job in time; killing the job and its guard"
                     );
                     guarded.destroy().await;
                 }
@@ -392,7 +392,7 @@ impl Supervisor {
                 tracing::warn!(
                     job = self.job.name,
                     pid = run.pid(),
-                    "all processes of the job are stopped until its deadline is moved on"
+                    "all processes of the job are frozen until its deadline is extended"
                 );
                 self.set_frozen(true, run);
             }
@@ -447,7 +447,7 @@ impl Supervisor {
             }
             Report::Lingering(lingering) => tracing::error!(
                 job = self.job.name,
-                "the job has not ended: {lingering}; its end is not reported"
+                "the job has not ended: {lingering}; its end is not reported yet"
             ),
             Report::Unlocked { .. } | Report::Starting | Report::Adopted { .. } | Report::Gone => {}
         }

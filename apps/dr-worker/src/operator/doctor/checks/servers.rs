@@ -296,7 +296,7 @@ fn even(facts: &Facts, found: &mut Found) {
             more => format!(", {more} observers not counted"),
         };
         found.add(format!(
-            "{count} servers have a vote{not_counted}: they need {} for a quorum, as {} would",
+            "{count} servers have a vote{not_counted}: they need {} for a quorum, as {} servers would",
             count / 2 + 1,
             count + 1
         ));
@@ -313,8 +313,8 @@ fn no_sites(facts: &Facts, found: &mut Found) {
     let apart = names(apart.map(|server| server.name.as_str()));
     if !apart.is_empty() {
         found.add(format!(
-            "the sites of {apart} are not known, and so whether the loss of a site loses the quorum: zookeeper.sites \
-             does not name them"
+            "the sites of {apart} are not known, so it is not known whether the loss of a site loses the quorum: \
+             zookeeper.sites does not name them"
         ));
     }
 }

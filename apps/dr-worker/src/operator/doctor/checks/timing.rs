@@ -98,7 +98,7 @@ fn stop_budget(facts: &Facts, found: &mut Found) {
     for job in &facts.jobs {
         if let Some(budget) = job.stop_budget.filter(|budget| *budget > left) {
             found.add(format!(
-                "the stop of {} may need {}, and its lease has {} left at least: session timeout {}, tick {}, round trip {}",
+                "the stop of {} may need {}, but its lease may have only {} left: session timeout {}, tick {}, round trip {}",
                 job.name,
                 in_words(budget),
                 in_words(left),
@@ -114,7 +114,7 @@ fn slow_quorum(facts: &Facts, found: &mut Found) {
     let measured = facts.session.as_ref().and_then(|held| held.round_trip);
     if let Some(measured) = measured.filter(|measured| *measured > LeaseTiming::ROUND_TRIP) {
         let assumed = in_words(LeaseTiming::ROUND_TRIP);
-        found.add(format!("a quorum round trip takes {}, and leases assume {assumed}", in_words(measured)));
+        found.add(format!("a quorum round trip takes {}, but leases assume {assumed}", in_words(measured)));
     } else if facts.session.is_some() && measured.is_none() {
         found.with(Severity::Unknown, "no quorum round trip could be measured");
     }
@@ -130,7 +130,7 @@ fn session_timeout(facts: &Facts, found: &mut Found) {
             _ => String::new(),
         };
         found.add(format!(
-            "zookeeper.session_timeout asks for {}, and the servers grant {}{bounds}",
+            "zookeeper.session_timeout asks for {}, but the servers grant {}{bounds}",
             in_words(asked),
             in_words(held.granted)
         ));

@@ -147,7 +147,7 @@ fn watchdog(config: &WatchdogConfig) -> Option<(bool, String)> {
     // To open it would start it.
     let why = match fs::metadata(&config.device) {
         Err(error) => format!("{device}: {error}"),
-        Ok(metadata) if !metadata.file_type().is_char_device() => format!("{device} is no device"),
+        Ok(metadata) if !metadata.file_type().is_char_device() => format!("{device} is not a device"),
         Ok(_) => {
             let why = access(config.device.as_path(), AccessFlags::W_OK).err()?;
             format!("{device}: {}", why.desc())

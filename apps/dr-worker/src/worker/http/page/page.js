@@ -383,7 +383,7 @@ const refresh = async () => {
     drawLink(null);
   } catch (error) {
     drawLink(error);
-    const since = asOf ? ` What is below is ${span(Date.now() - asOf)} old.` : "";
+    const since = asOf ? ` The data below is ${span(Date.now() - asOf)} old.` : "";
     $("summary").className = "summary bad";
     show("summary", el("p", "lead", "This worker has no answer"), el("p", "soft", `${error.message}.${since}`));
   } finally {
