@@ -56,7 +56,8 @@ def others():
 
 def note(name, value):
     """`known`: how far the WAL of a term is known to reach, and whether each commit waited for this member; `tried`: the last
-    term that began here; `alone`: the term whose commits wait for no member."""
+    term that began here; `alone`: the term whose commits wait for no member; `owed`: whose last WAL a takeover has lacked after
+    the newest leadership in this data."""
     with open(HOME / f"{name}.{os.getpid()}", "w") as file:
         print(json.dumps(value), file=file, flush=True)
         os.fsync(file.fileno())
@@ -167,7 +168,10 @@ def before_takeover():
     # A member that is first in line takes over by the elector's last look. What an operator asks for may accept a loss.
     if CAUSE not in ("failover", "switchover") and not (confirms and int(term) >= newest()):
         raise Failed("this data does not continue the newest leadership: only `failover --accept-loss` names this member")
-    if CAUSE in PLANNED and not has_the_end(int(got)) and lives(os.environ["DR_PREVIOUS_LEADER"]):
+    # Named again after it has declined, because the former primary is no candidate yet, this member lacks the same WAL.
+    former = os.environ["DR_PREVIOUS_LEADER"] if CAUSE in PLANNED else CAUSE != "failover" and noted("owed").get(term)
+    if former and not has_the_end(int(got)) and lives(former):
+        note("owed", {term: former})
         raise Failed("the former primary's last WAL has not arrived: it leads again")
     note("tried", int(TERM))
 

@@ -118,7 +118,7 @@ pub struct WebhookUrl(reqwest::Url);
 
 impl WebhookUrl {
     /// What a webhook has until its URL is read.
-    fn unset() -> Self {
+    pub(super) fn unset() -> Self {
         Self(reqwest::Url::parse("http://unset/").expect("it is a URL"))
     }
 
