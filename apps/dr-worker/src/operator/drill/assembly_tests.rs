@@ -172,7 +172,7 @@ fn a_site_without_an_answer_at_the_end_is_a_failure() {
     let report = switched(vec![answered("west-2", &[], &[outage(1_100, None)])], Objectives::default(), &[]);
     assert_eq!(report.outcome, DrillOutcome::Failed);
     assert!(
-        report.sentence.ends_with("the probes of west-2 of site west had no answer at the end"),
+        report.sentence.ends_with("the probes of west-2 of site west got no answer at the end"),
         "{}",
         report.sentence
     );
