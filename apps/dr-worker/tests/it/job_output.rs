@@ -257,7 +257,7 @@ fn a_job_that_goes_into_the_background_is_told_what_to_do() {
     let _worker = stage.worker("east-1", "east", &settings);
     until("it has ended", || {
         let lines = last(&stage, 10);
-        has(&lines, "worker", "has to be told to stay in the foreground")
+        has(&lines, "worker", "configure it to stay in the foreground")
     });
 }
 

@@ -106,11 +106,15 @@ fn worker_and_guard_frozen_and_woken_past_the_lease_the_program_is_killed_at_onc
 /// A program that outlives its worker, whose worker has been killed, with its guard.
 fn left(tree: &Tree, state: &Path, cgroup: Option<&Path>) -> (Vec<Pid>, Pid) {
     let mut worker = outliving(tree, state, cgroup).start();
-    wait_for("all of the program's processes", || tree.living().len() >= STUBBORN_PROCESSES);
+    let mut all = Vec::new();
+    wait_for("all of the program's processes", || {
+        all = lasting(tree);
+        all.len() == STUBBORN_PROCESSES
+    });
     let guard = worker.guard();
     worker.signal(Signal::SIGKILL);
     worker.wait();
-    (lasting(tree), guard)
+    (all, guard)
 }
 
 fn outliving<'a>(tree: &'a Tree, state: &'a Path, cgroup: Option<&'a Path>) -> WorkerSetup<'a> {
@@ -151,7 +155,7 @@ fn a_program_that_outlives_its_worker_is_continued_by_each_next_one_and_ends_by_
     second.signal(Signal::SIGKILL);
     second.wait();
     let mut third = outliving(&tree, state.path(), None).start();
-    assert_eq!(lasting(&tree), before, "the same processes");
+    wait_for("the same processes", || lasting(&tree) == before);
     third.tell("arm leader");
     third.expect("armed");
     third.signal(Signal::SIGSTOP);
@@ -209,7 +213,7 @@ fn a_program_that_no_worker_continues_is_asked_to_end_or_swept() {
             let found = left_runs(&guards).await;
             assert_eq!(found.iter().map(LeftRun::job).collect::<Vec<_>>(), ["orders"]);
             sweep(&guards, &found, by).await.expect("nothing else is left");
-            assert_eq!(lasting(&tree), before, "it is left alone");
+            wait_for("the same processes: it is left alone", || lasting(&tree) == before);
             for run in found {
                 if is_asked {
                     run.stop(BootTime::now() + LEASE).await;
