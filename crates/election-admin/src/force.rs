@@ -9,7 +9,7 @@ use crate::{
     contests::leader_znode_of,
     error::{AdminError, Hindrance, Refusal},
     known::Known,
-    observer::Observer,
+    observer::{LeaderZnode, Observer},
 };
 use election_core::{
     Paths,
@@ -121,8 +121,8 @@ async fn write(incarnation: &Incarnation, paths: &Paths, decision: Transaction) 
     transact(incarnation, decision).await
 }
 
-/// Deletes the leader znode of an election without an elector, but not that of a later leader. The recipe then
-/// determines the next leader. Two members may act until the old leader has noticed, and the resource must refuse the
+/// Deletes the leader znode of an election without an elector, and returns the leader whose znode it was. It deletes one at
+/// most: that of the next leader stays. The recipe then determines the next leader. Two members may act until the old leader has noticed, and the resource must refuse the
 /// older token.
 ///
 /// # Errors
@@ -133,6 +133,8 @@ async fn write(incarnation: &Incarnation, paths: &Paths, decision: Transaction) 
 /// Not cancel safe: the outcome is then unknown.
 pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, AdminError> {
     let mut attempts = Attempts::over(session);
+    // The one that it may have deleted: the answer was lost.
+    let mut sent: Option<LeaderZnode> = None;
     loop {
         let observer = attempts.look().await?;
         let session = observer.session();
@@ -143,9 +145,13 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, AdminEr
         if snapshot.layout == Layout::Elector {
             return Err(Refusal::HasElector.into());
         }
-        let leader = snapshot.leader_znodes.into_iter().next().flatten().ok_or(Refusal::NoLeader)?;
+        let leader = snapshot.leader_znodes.into_iter().next().flatten();
+        // Not that of the next leader.
+        if let Some(gone) = sent.filter(|sent| leader.as_ref().is_none_or(|now| now.czxid != sent.czxid)) {
+            return Ok(gone.record);
+        }
+        let leader = leader.ok_or(Refusal::NoLeader)?;
         let path = leader_znode_of(paths, snapshot.layout, &leader.record.ballot);
-        // Not by the next look, which would delete that of the next leader if an answer is lost.
         let deleted = match snapshot.layout {
             Layout::Single => {
                 let delete = ZnodeWrite::delete(path, leader.version);
@@ -155,9 +161,9 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, AdminEr
         };
         match deleted {
             Ok(()) => return Ok(leader.record),
+            Err(error) if !is_worth_another_look(&error) => return Err(error.into()),
             // It has just become READY, or has been deleted already.
-            Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => sent = matches!(error, OpError::Unknown { .. }).then_some(leader),
         }
     }
 }

@@ -7,9 +7,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use zk_session::{Session, SessionId};
+use zk_session::{OpError, Session, SessionId};
 
 use crate::{
+    change::{Attempts, is_worth_another_look},
     error::AdminError,
     observer::{Observer, Snapshot},
 };
@@ -101,19 +102,28 @@ async fn look(
 /// # Cancel safety
 /// May have been carried out or not. Repeating it is safe.
 pub async fn remove_ghost(session: &Session, paths: &Paths, ghost: &Ghost) -> Result<bool, AdminError> {
-    let session = session.active().await?;
-    // Read before the leader znode: while the decision has this version, only the member that it names can create one.
-    let elected = session.get(&paths.elected()).await?;
-    let Some(node) = session.get(&ghost.path).await?.filter(|node| node.stat.czxid == ghost.czxid) else {
-        return Ok(false);
-    };
-    let version = node.stat.version;
-    match elected.filter(|_| paths.slot_of(&ghost.path).is_some()) {
-        Some(elected) => {
-            let delete = ZnodeWrite::delete(&*ghost.path, version);
-            transact(&session, delete.only_while(paths.elected(), elected.stat.version)).await?;
+    let mut attempts = Attempts::over(session);
+    let mut is_sent = false;
+    loop {
+        let observer = attempts.look().await?;
+        let session = observer.session();
+        // Read before the leader znode: while the decision has this version, only the member that it names can create one.
+        let elected = session.get(&paths.elected()).await?;
+        let Some(node) = session.get(&ghost.path).await?.filter(|node| node.stat.czxid == ghost.czxid) else {
+            return Ok(is_sent);
+        };
+        let version = node.stat.version;
+        let deleted = match elected.filter(|_| paths.slot_of(&ghost.path).is_some()) {
+            Some(elected) => {
+                let delete = ZnodeWrite::delete(&*ghost.path, version);
+                transact(session, delete.only_while(paths.elected(), elected.stat.version)).await
+            }
+            None => session.delete(&ghost.path, Some(version)).await,
+        };
+        match deleted {
+            Ok(()) => return Ok(true),
+            Err(error) if !is_worth_another_look(&error) => return Err(error.into()),
+            Err(error) => is_sent = matches!(error, OpError::Unknown { .. }),
         }
-        None => session.delete(&ghost.path, Some(version)).await?,
     }
-    Ok(true)
 }

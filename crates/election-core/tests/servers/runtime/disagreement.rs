@@ -116,7 +116,12 @@ async fn a_leader_that_one_server_keeps_is_reported_gone_and_a_forced_removal_en
         lose(&world, &lost).await;
         let removed =
             tokio::time::timeout(SOON, election_admin::vacate(&commands, world.paths())).await.unwrap();
-        assert!(matches!(&removed, Err(AdminError::Refused(Refusal::NoLeader))), "{removed:?}");
+        match &removed {
+            Err(AdminError::Refused(Refusal::NoLeader)) => {}
+            // The session moved before the answer to its delete.
+            Ok(gone) => assert_eq!(gone.member, "east-1".parse().unwrap()),
+            Err(_) => panic!("{removed:?}"),
+        }
         let change = tokio::time::timeout(SOON, leaders.next()).await.unwrap().unwrap().unwrap();
         assert_eq!(change.leader, None);
         // What the servers show, each by a session of its own.

@@ -7,6 +7,7 @@ use election_core::{
     status::Role,
 };
 use zk_session::DriverKind;
+use zk_testkit::{Op, Which};
 
 use super::{
     SOON,
@@ -176,5 +177,22 @@ over_both_recipes! {
         })
         .await;
         world.no_overlap();
+    }
+}
+
+/// An operator takes leadership once: not from the next leader, whom the command may see when it looks again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removal_that_is_not_answered_is_not_repeated() {
+    for (recipe, op) in [(Recipe::Queue(QueueFormat::Native), Op::Delete), (Recipe::Single, Op::Multi)] {
+        let world = World::over_embedded(recipe).await;
+        let first = join(&world, "here-1").await;
+        wait_for("here-1 leads", SOON, || first.leads()).await;
+        let second = join(&world, "here-2").await;
+        let lost = world.embedded().faults().lose_reply(Which::op(op));
+        let removed = election_admin::vacate(world.operator(), world.paths()).await.unwrap();
+        lost.happened(SOON).await.unwrap();
+        assert_eq!(removed.member, "here-1".parse().unwrap());
+        wait_for("here-2 leads", SOON, || second.leads()).await;
+        assert_eq!(world.begun_and_stopped("here-2"), (1, 0));
     }
 }
