@@ -518,7 +518,7 @@ pub enum Reason {
     Held,
     /// On hold while the job fails on one member after another.
     Backoff,
-    /// Leadership was given up twice in a row.
+    /// Leadership was given up twice in a row, or by the only member that may lead.
     ResignedAgain,
     /// The leader shuts down, and no other member may lead.
     LeaderShutdown,

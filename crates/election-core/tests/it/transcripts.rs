@@ -155,6 +155,7 @@ transcripts! {
     decision_deleted,
     decision_deleted_unseen,
     declined,
+    declined_by_the_only_one,
     leader_deleted,
     everything_deleted,
     exclusions_that_have_no_room,

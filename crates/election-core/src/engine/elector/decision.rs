@@ -35,8 +35,8 @@ impl Question<'_> {
         let wanted = self.ordered.map_or(Target::Any, |(_, request)| request.to.clone());
         self.note(self.slot, self.cause, &ranking, leaving.as_ref());
         let limited = self.ordered.is_none() && !self.is_vacated();
-        let held = if limited { self.check_limit().err() } else { None };
         let chosen = ranking.order.iter().find(|r| fits(&wanted, &r.named));
+        let held = if limited { self.check_limit(chosen.map(|r| &r.named)).err() } else { None };
         let Some(chosen) = chosen else {
             if let Some(hold) = held {
                 return Err(Undecided::Held(hold));

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     calendar::utc,
     engine::{io::Reason, policy::Policy},
-    record::{Cause, Elected, MemberFailure, most},
+    record::{Cause, Elected, MemberFailure, Named, most},
     time::{in_words, is_within},
 };
 
@@ -30,7 +30,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// How long a move for a standing order counts against the limit on such moves.
 const OBEYED_WITHIN: Duration = Duration::from_secs(600);
 
-/// How soon a member that was named after a resignation can be followed if it resigns as well.
+/// How soon a member that has resigned is asked again, and a member that was named after a resignation can be followed if it
+/// resigns as well.
 const PACE: Duration = Duration::from_secs(1);
 
 impl Question<'_> {
@@ -40,9 +41,9 @@ impl Question<'_> {
         all.iter().copied().filter(|at| is_within(*at, window, self.now.unix_ms)).collect()
     }
 
-    pub(crate) fn check_limit(&self) -> Result<(), TakeoverHold> {
+    pub(crate) fn check_limit(&self, chosen: Option<&Named>) -> Result<(), TakeoverHold> {
         match self.cause {
-            Cause::Resigned => self.check_pace(),
+            Cause::Resigned => self.check_pace(chosen),
             // A member that joins and leaves repeatedly may be better each time that it joins: the limit is for this.
             cause if counts(cause) && (cause == Cause::BetterCandidate || !self.has_new_member()) => {
                 check_limit(self.policy, self.elected, self.slot, cause, self.now.unix_ms)?;
@@ -114,20 +115,35 @@ impl Question<'_> {
         })
     }
 
-    /// A member may resign as often as it wants, but not in a hot loop.
-    fn check_pace(&self) -> Result<(), TakeoverHold> {
+    /// A member may resign as often as it wants, but not in a hot loop. The one that has just resigned is asked again only
+    /// after a pause, in which another may become a candidate.
+    fn check_pace(&self, chosen: Option<&Named>) -> Result<(), TakeoverHold> {
+        let resigned = self.elected.and_then(|e| e.named(self.slot));
+        let again = chosen.filter(|chosen| resigned.is_some_and(|named| named.ballot == chosen.ballot));
         let given =
             self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
-        match given.filter(|given| is_within(given.decided_at_ms, PACE, self.now.unix_ms)) {
-            None => Ok(()),
-            Some(given) => Err(TakeoverHold {
-                reason: Reason::ResignedAgain,
-                sentence: format!(
-                    "leadership was given up twice within {PACE:?}; the next leader is named after that"
+        let (since, sentence) = match (again, given) {
+            (Some(again), _) => (
+                self.noticed_at_ms,
+                format!(
+                    "{} has just given leadership up, and no other member may lead; it is named again after {PACE:?}",
+                    again.member
                 ),
-                until_ms: given.decided_at_ms.saturating_add(ms(PACE)),
-            }),
+            ),
+            (None, Some(given)) => (
+                given.decided_at_ms,
+                format!("leadership was given up twice within {PACE:?}; the next leader is named after that"),
+            ),
+            (None, None) => return Ok(()),
+        };
+        if !is_within(since, PACE, self.now.unix_ms) {
+            return Ok(());
         }
+        Err(TakeoverHold {
+            reason: Reason::ResignedAgain,
+            sentence,
+            until_ms: since.saturating_add(ms(PACE)),
+        })
     }
 }
 
