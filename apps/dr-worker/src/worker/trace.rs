@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The new leader knows all phases when it is READY, and they follow one another. So one member sends the whole trace, and no
-//! context crosses from one member to another. The ids are derived from root, job, slot, term and fencing token: whoever knows
-//! these finds the trace, and one that arrives twice is the same one. Nothing waits for the receiver.
+//! context crosses from one member to another. The ids are derived from root, job, slot, term and fencing token: they
+//! lead to the trace, and one that arrives twice is the same one. Nothing waits for the receiver.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     job::JobEnv,
-    notify::{Failure, WebhookClient, pause},
+    notify::WebhookClient,
     state::Worker,
 };
 use crate::{
@@ -82,13 +82,9 @@ pub(super) async fn run(worker: Arc<Worker>, changes: async_channel::Receiver<Ch
         let mut failed = 0;
         while let Err(failure) = client.post(trace.clone(), []).await {
             failed += 1;
-            let again = match &failure {
-                Failure::Temporary(_) => pause(RETRY, failed),
-                Failure::Refused(_) => None,
-            };
             let (job, term, why) = (&change.leadership.job, change.leadership.term, failure.why());
             let is_wanted = worker.config().trace.as_ref() == Some(&*present);
-            let Some(again) = again.filter(|_| is_wanted) else {
+            let Some(again) = failure.pause(RETRY, failed).filter(|_| is_wanted) else {
                 tracing::warn!(job, term, why, "the trace of a change of leadership was not delivered");
                 break;
             };

@@ -35,7 +35,7 @@ use crate::{
 };
 use event::{Event, Finder, SeenStatus};
 use notification::Notification;
-pub(super) use webhook::{Failure, WebhookClient, pause};
+pub(super) use webhook::WebhookClient;
 
 /// How many ids of sent notifications are remembered.
 const REMEMBERED: usize = 256;
@@ -102,11 +102,7 @@ impl Receiver {
             let mut failed = 0;
             while let Err(failure) = hook.attempt(&notification).await {
                 failed += 1;
-                let pause = match &failure {
-                    Failure::Temporary(_) => pause(retry, failed),
-                    Failure::Refused(_) => None,
-                };
-                let Some(pause) = pause else {
+                let Some(pause) = failure.pause(retry, failed) else {
                     self.failed(&notification, failure.why());
                     failed = u32::MAX;
                     break;

@@ -37,6 +37,13 @@ impl Failure {
             Self::Temporary(why) | Self::Refused(why) => why,
         }
     }
+
+    /// The pause before the next attempt, after this many that have failed; `None` if there is none.
+    pub(in crate::worker) fn pause(&self, retry: NotifyRetry, failed: u32) -> Option<Duration> {
+        let doubled = retry.backoff.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)));
+        let is_repeated = matches!(self, Self::Temporary(_)) && failed <= retry.max;
+        is_repeated.then_some(doubled.min(retry.backoff_max))
+    }
 }
 
 /// A webhook, and the client that sends to it.
@@ -181,12 +188,6 @@ fn signature(secret: &str, seconds: u64, body: &str) -> String {
     format!("sha256={digits}")
 }
 
-/// The pause after this many attempts that have failed; `None` after the last one.
-pub(in crate::worker) fn pause(retry: NotifyRetry, failed: u32) -> Option<Duration> {
-    let doubled = retry.backoff.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)));
-    (failed <= retry.max).then_some(doubled.min(retry.backoff_max))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,11 +205,13 @@ mod tests {
     fn pauses_double_up_to_their_bound() {
         let second = Duration::from_secs(1);
         let retry = NotifyRetry { max: 5, backoff: second, backoff_max: 5 * second };
+        let pause = |retry, failed| Failure::Temporary(String::new()).pause(retry, failed);
         let pauses: Vec<_> =
             (1..=6).map(|failed| pause(retry, failed).map(|pause| pause.as_secs())).collect();
         assert_eq!(pauses, [Some(1), Some(2), Some(4), Some(5), Some(5), None]);
         assert_eq!(pause(NotifyRetry { max: u32::MAX, ..retry }, u32::MAX), Some(5 * second));
         assert_eq!(pause(NotifyRetry { max: 0, ..retry }, 1), None);
+        assert_eq!(Failure::Refused(String::new()).pause(retry, 1), None);
     }
 
     #[test]
