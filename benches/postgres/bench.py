@@ -237,6 +237,8 @@ def write(name, address, path):
 
 
 def measure(given, kind, directory, rounds):
+    if rounds == 0:
+        return {event: [] for event in EVENTS}
     directory.mkdir(mode=0o755)
     nodes = [Node(name, *host.split("="), directory) for name, host in zip(("east-1", "west-1"), given.host)]
     started, results = [], {}
@@ -272,8 +274,10 @@ def table(given, of_patroni, of_worker):
           "| rounds with two primaries (longest) | ratio to Patroni |\n|---|---|---|---|---|---|---|")
     for event in EVENTS:
         median = lambda rows, column: statistics.median(row[column] for row in rows[event])
-        shares = " / ".join(f"{median(of_worker, column) / median(of_patroni, column):.2f}" for column in (0, 1))
+        shares = " / ".join(f"{median(of_worker, column) / median(of_patroni, column):.2f}" for column in (0, 1) if of_patroni[event])
         for name, rows, share in (("Patroni", of_patroni[event], ""), ("dr-worker", of_worker[event], shares)):
+            if not rows:
+                continue
             silent, other, lost, double = zip(*rows)
             print(f"| {event} | {name} | {statistics.median(silent):.1f} ({max(silent):.1f}) | {statistics.median(other):.1f} "
                   f"| {sum(lost)} | {sum(one > 0 for one in double)} ({max(double):.1f} s) | {share} |")
@@ -289,14 +293,14 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--patroni-rounds", type=int, metavar="ROUNDS", help="default: as many")
+    parser.add_argument("--patroni-rounds", type=int, metavar="ROUNDS", help="default: as many; 0 leaves Patroni out")
     parser.add_argument("--ttl", type=int, default=20, help="Patroni's ttl and dr-worker's session timeout; Patroni has 20 at least")
     parser.add_argument("--sync", action="store_true", help="commits wait for the standby; then only rows lost and two primaries count")
     for name in ("--zookeeper", "--worker", "--dir"):
         parser.add_argument(name, required=True)
     parser.add_argument("--host", action="append", metavar="NAMESPACE=IP")
     given = parser.parse_args()
-    given.patroni_rounds = given.patroni_rounds or given.rounds
+    given.patroni_rounds = given.rounds if given.patroni_rounds is None else given.patroni_rounds
     base = pathlib.Path(given.dir)
     both = ((Patroni, given.patroni_rounds), (Worker, given.rounds))
     table(given, *(measure(given, kind, base / kind.__name__.lower(), rounds) for kind, rounds in both))
