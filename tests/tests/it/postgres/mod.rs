@@ -41,6 +41,12 @@ fn number_after(text: &str, before: &str) -> i64 {
     digits.parse().unwrap_or_else(|_| panic!("no number after {before:?} in {text:?}"))
 }
 
+/// How often this member has declined, because it lacks the end of the former primary's WAL.
+fn declined(stage: &mut Stage, member: &str) -> usize {
+    let log = stage.cluster.worker(member).log_text();
+    log.matches("the former primary's last WAL has not arrived").count()
+}
+
 #[tokio::test]
 async fn planned_switchovers_lose_nothing() {
     let Some(mut stage) = Stage::start(false).await else { return };
@@ -65,10 +71,30 @@ async fn planned_switchovers_lose_nothing() {
     let again = stage.cluster.leader_is("the former one", LONG, |now| now.token > leader.token).await;
     assert_eq!(again.member, leader.member);
     assert_eq!(stage.lost(&again).len(), 0);
-    let log = stage.cluster.worker(to).log_text();
-    assert!(log.contains("the former primary's last WAL has not arrived"), "{log}");
+    assert_ne!(declined(&mut stage, to), 0);
     stage.writes_on().await;
+
+    // The primary is to go, and may not return, so the standby is named again as often as it declines: by no planned move.
     stage.mend_replication(&again.member);
+    stage.fits(to).await;
+    stage.cut_replication(&again.member);
+    stage.writes_on().await;
+    // Its exclusion ends before it is named again, and the gate must not refuse it.
+    stage.writers.pause(true);
+    let before = declined(&mut stage, to);
+    stage.cluster.operator().done(&["maintenance", &again.member]).await;
+    wait_for("the standby has declined three times", LONG, async || {
+        let times = declined(&mut stage, to) - before;
+        if times >= 3 { Ok(()) } else { Err(format!("{times} times")) }
+    })
+    .await;
+    stage.cluster.operator().done(&["maintenance", &again.member, "--off"]).await;
+    let last = stage.cluster.leader_is("the former one", LONG, |now| now.token > again.token).await;
+    assert_eq!(last.member, again.member);
+    assert_eq!(stage.lost(&last).len(), 0);
+    stage.writers.pause(false);
+    stage.writes_on().await;
+    stage.mend_replication(&last.member);
     stage.fits(to).await;
     stage.end().await;
 }
