@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,6 +13,7 @@ use election_core::{
     status::{Ballot, ElectionStatus},
 };
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use job_guard::own_file;
@@ -21,10 +22,24 @@ use job_guard::own_file;
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     path: PathBuf,
-    /// By the path of the member's znode.
-    ballots: Arc<Mutex<BTreeMap<String, String>>>,
+    last: Arc<Mutex<Remembered>>,
     /// Whether no process of the last worker is left; otherwise the ballots prove nothing.
     is_gone: bool,
+}
+
+/// What the file has.
+#[derive(Debug, Serialize, Deserialize)]
+struct Remembered {
+    /// Where the worker ran. That nothing of it is left here proves nothing if the disk was another machine's: it may run on there.
+    machine: Option<String>,
+    /// By the path of the member's znode.
+    ballots: BTreeMap<String, String>,
+}
+
+/// The id of this machine; of this boot where it has none, as in many containers.
+fn machine() -> Option<String> {
+    let read = |path| fs::read_to_string(path).ok().map(|id| id.trim().to_owned()).filter(|id| id.len() >= 32);
+    read("/etc/machine-id").or_else(|| read("/proc/sys/kernel/random/boot_id"))
 }
 
 impl Memory {
@@ -32,8 +47,11 @@ impl Memory {
     /// that costs time, not safety.
     pub(super) fn beside(lock: &Path, is_gone: bool) -> Self {
         let path = lock.with_extension("ballots.json");
-        let ballots = own_file::read_own(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
-        Self { path, ballots: Arc::new(Mutex::new(ballots.unwrap_or_default())), is_gone }
+        let machine = machine();
+        let last = own_file::read_own(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
+        let last = last.filter(|last: &Remembered| machine.is_some() && last.machine == machine);
+        let last = last.unwrap_or(Remembered { machine, ballots: BTreeMap::new() });
+        Self { path, last: Arc::new(Mutex::new(last)), is_gone }
     }
 
     /// Whether no process of the last worker is left.
@@ -48,14 +66,14 @@ impl Memory {
 
     /// Whether that was the last ballot of this directory's worker, and no process of it is left.
     pub(super) fn holds(&self, znode: &str, ballot: &Ballot) -> bool {
-        let ballots = self.ballots.lock();
-        self.is_gone && ballots.get(znode).is_some_and(|known| known == ballot.as_str())
+        let last = self.last.lock();
+        self.is_gone && last.ballots.get(znode).is_some_and(|known| known == ballot.as_str())
     }
 
     /// The last ballot of this directory's worker for the member's znode, if no process of that worker is left.
     pub(super) fn proved(&self, znode: &str) -> Option<String> {
-        let ballots = self.ballots.lock();
-        ballots.get(znode).filter(|_| self.is_gone).cloned()
+        let last = self.last.lock();
+        last.ballots.get(znode).filter(|_| self.is_gone).cloned()
     }
 
     /// Saves each ballot that this worker gets for the member's znode.
@@ -77,16 +95,14 @@ impl Memory {
     }
 
     fn remember(&self, znode: &str, ballot: &str) -> io::Result<()> {
-        let mut ballots = self.ballots.lock();
-        ballots.insert(znode.to_owned(), ballot.to_owned());
-        own_file::replace(&self.path, &serde_json::to_vec(&*ballots)?)
+        let mut last = self.last.lock();
+        last.ballots.insert(znode.to_owned(), ballot.to_owned());
+        own_file::replace(&self.path, &serde_json::to_vec(&*last)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn record(ballot: &str) -> Vec<u8> {
@@ -109,6 +125,14 @@ mod tests {
         assert!(!after_crash.made("/dr/bills/nodes/east-1", &record("a-0000000001")));
         assert!(!after_crash.made(znode, b"garbage"));
         assert!(!Memory::beside(&lock, false).made(znode, &record("a-0000000001")), "its job may live");
+        let file = lock.with_extension("ballots.json");
+        let mut of_another: Remembered = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        of_another.machine = Some("another".to_owned());
+        fs::write(&file, serde_json::to_vec(&of_another).unwrap()).unwrap();
+        assert!(
+            !Memory::beside(&lock, true).made(znode, &record("a-0000000001")),
+            "the disk was another machine's"
+        );
     }
 
     #[test]
