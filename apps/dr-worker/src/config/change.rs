@@ -148,7 +148,11 @@ impl FixedValues {
         let is_fixed = |key: &str| declared(key).is_some_and(|found| found.is_fixed);
         let is_kept = |key: &str| is_fixed(key) && job_of(key).is_none_or(|job| is_of(&job));
         let kept = config.shown.iter().filter(|shown| is_kept(&shown.key));
-        Self(kept.map(|shown| (shown.key.clone(), shown.value.clone())).collect())
+        let kept = kept.map(|shown| (shown.key.clone(), shown.value.clone()));
+        // A standby that runs must have an owner.
+        let standbys = config.jobs.iter().filter(|job| job.spec.standby.is_some() && is_of(job.name()));
+        let standbys = standbys.map(|job| (KeyChange::of_job(job.name()).key + ".standby", String::new()));
+        Self(kept.chain(standbys).collect())
     }
 
     /// Whether a configuration has the same, and no job is missing.
@@ -162,6 +166,10 @@ impl FixedValues {
             Some(is) => {
                 let message = format!("was {was} and is {is}: restart the worker to change it");
                 Some(Problem::with_key(origin_of(&config.shown, key), key.as_str(), message))
+            }
+            None if job_of(key).is_some_and(|job| config.jobs.iter().any(|of| of.name() == job)) => {
+                let message = "it is missing: restart the worker, which ends the standby";
+                Some(Problem::with_key(&Origin::BuiltIn, key.as_str(), message))
             }
             None => {
                 let message = "it is missing: reload the configuration (SIGHUP) first, so that the worker leaves its \

@@ -107,6 +107,7 @@ impl JobConfig {
         }
         let asked = self.spec.hooks.before_stop.as_ref().filter(|hook| hook.mode == HookMode::Sync);
         let longer = self.spec.planned_stop_timeout().saturating_sub(self.spec.stop_timeout)
+            + self.spec.demote_timeout()
             + asked.map_or(Duration::ZERO, |hook| hook.timeout);
         self.policy =
             std::mem::take(&mut self.policy).for_job(&self.spec.name, self.load).releasing_within(longer);

@@ -21,7 +21,7 @@ use super::{
     probe::ReadyKeys,
     process::{self, ProcessSpec},
     reader::Section,
-    standby::{NOT_HEARD, StandbySpec},
+    standby::{NOT_HEARD, RoleChange, StandbySpec},
     table::{each, flat_as, nested, nested_as, optional, optional_nested, required, table, unread, value},
 };
 
@@ -213,6 +213,14 @@ impl JobSpec {
     pub(crate) fn longest_stop(&self) -> Duration {
         let of_standby = self.standby.as_ref().map_or(Duration::ZERO, |standby| standby.stop_timeout);
         self.stop_timeout.max(of_standby) + KILL_RESERVE
+    }
+
+    /// How long demote may take before that.
+    pub fn demote_timeout(&self) -> Duration {
+        match self.standby.as_ref().map(|standby| &standby.demote) {
+            Some(RoleChange::Exec { timeout, .. }) => *timeout,
+            _ => Duration::ZERO,
+        }
     }
 
     /// How long a stop of the ready job may take while the lease is renewed.

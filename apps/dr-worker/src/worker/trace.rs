@@ -18,11 +18,7 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    job::JobEnv,
-    notify::WebhookClient,
-    state::Worker,
-};
+use super::{job::JobEnv, notify::WebhookClient, state::Worker};
 use crate::{
     config::{NotifyRetry, TraceConfig},
     wall::unix_ms,

@@ -137,6 +137,15 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
     let facts: Value = serde_json::from_slice(&fs::read(file).expect("the file")).expect("JSON");
     let told = (&facts["role"], &facts["leader"], &facts["token"]);
     assert_eq!(told, (&"standby".into(), &"west-1".into(), &Value::Null));
+    let (_, body) = east.http("GET", "/status");
+    let status: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(status["jobs"]["orders"]["process"]["state"], "stopped", "it is the standby's now");
+    // What leads has what it was told, also after an upgrade.
+    let told = || fs::read_to_string(stage.dir.path().join("state/west-1.orders.leadership.json"));
+    let before = told().expect("the file");
+    upgraded("west-1", "west");
+    until("it leads on", || leads(&west));
+    assert_eq!(told().expect("the file"), before);
     let former = standby_of(&east)["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
     let former = former.expect("it runs");
     // It has nothing new to follow, and may be promoted again.
@@ -314,6 +323,29 @@ fn a_promote_that_fails_or_hangs_costs_the_process_and_the_takeover() {
     west.signal(Signal::SIGCONT);
 }
 
+/// Another job of the worker is being taken over.
+#[test]
+fn an_upgrade_that_can_not_begin_leaves_a_standby_alone_that_is_not_ready() {
+    let stage = Stage::new("/standbys-no-upgrade");
+    let east = stage.standby_worker("east-1", "east", &[]);
+    until("the first leads", || leads(&east));
+    let settings = [
+        "job.orders.standby.ready={ kind = \"exec\", command = [\"false\"], interval = \"50ms\" }",
+        "job.bills.command=[\"sleep\", \"600\"]",
+        "job.bills.ready={ kind = \"exec\", command = [\"false\"] }",
+        "policy.takeover_timeout=5m",
+    ];
+    let west = stage.standby_worker("west-1", "west", &settings);
+    until("it takes over the other job", || {
+        let status: Value = serde_json::from_str(&west.http("GET", "/status").1).unwrap_or_default();
+        status["jobs"]["bills"]["process"]["state"] == "starting"
+    });
+    let standby = stage.standby_pid("west-1");
+    let upgrade = Outcome::of(stage.standby_command("west-1", "west", &settings).arg("upgrade"));
+    upgrade.assert(75, &["job bills: "]);
+    assert!(is_alive(standby) && stage.standby_pid("west-1") == standby);
+}
+
 /// It ignores signals, and has a child that is in no group of it.
 #[test]
 fn a_deaf_standby_is_restarted_by_its_liveness_and_is_gone_before_the_leader_begins() {
@@ -419,7 +451,7 @@ fn a_follow_that_hangs_is_ended_by_a_restart_of_the_standby() {
     assert_eq!(stage.last_pid("west-1", "follow"), command, "it was started with the new leader");
 }
 
-/// Promote or follow hangs on west-1; then its worker is killed, or the guard of the standby.
+/// Promote, follow or demote hangs on west-1; then its worker is killed, or the guard of the program.
 fn killed_during(root: &'static str, change: &str, is_worker: bool) {
     let stage = Stage::new(root);
     let hangs = hangs(change);
@@ -429,14 +461,21 @@ fn killed_during(root: &'static str, change: &str, is_worker: bool) {
     until("one leads", || east.iter().any(leads));
     let mut west = stage.standby_worker("west-1", "west", &settings);
     until("the standby is ready", || standby_of(&west)["state"] == "running");
+    if change == "demote" {
+        stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
+    }
     let to = match change {
         "promote" => "west-1",
+        "demote" => "east-1",
         _ if leads(&east[0]) => "east-2",
         _ => "east-1",
     };
     stage.operator(&["switchover", "--to", to]).assert(0, &[]);
     until("the command hangs", || stage.last_pid("west-1", change).is_some());
-    let (standby, command) = (stage.standby_pid("west-1"), stage.last_pid("west-1", change));
+    let command = stage.last_pid("west-1", change);
+    let leader = stage.last_pid("west-1", "leader");
+    let standby = leader.unwrap_or_else(|| stage.standby_pid("west-1"));
+    let before = stage.last_pid("west-1", "standby");
 
     if is_worker {
         west.signal(Signal::SIGKILL);
@@ -448,12 +487,22 @@ fn killed_during(root: &'static str, change: &str, is_worker: bool) {
         kill(guard.expect("it is a guard of this worker"), Signal::SIGKILL).expect("alive");
     }
     until("another standby", || {
-        let has_begun = stage.last_pid("west-1", "standby").is_some_and(|pid| pid != standby);
+        let has_begun = stage.last_pid("west-1", "standby") != before;
         assert!(!has_begun || !is_alive(standby), "two at once");
         has_begun
     });
     until("one of the others leads", || east.iter().any(leads));
-    assert!(!leads(&west) && stage.last_pid("west-1", "leader").is_none());
+    assert!(!leads(&west) && stage.last_pid("west-1", "leader") == leader);
+}
+
+#[test]
+fn a_worker_that_is_killed_during_demote_leaves_nothing() {
+    killed_during("/standbys-killed-demote", "demote", true);
+}
+
+#[test]
+fn a_guard_that_is_killed_during_demote_takes_the_program_with_it() {
+    killed_during("/standbys-guard-demote", "demote", false);
 }
 
 #[test]

@@ -68,6 +68,10 @@ fn an_upgrade_refuses_what_is_said_to_need_a_restart_alone() {
     ] {
         assert!(problems.contains(part), "{part}: {problems}");
     }
+    let with_standby = load(&["job.orders.standby.command=[\"true\"]"]);
+    let problems = FixedValues::of(&with_standby, |_| true).fit(&load(&[])).unwrap_err().to_string();
+    assert!(problems.contains("job.orders.standby: it is missing: restart the worker"), "{problems}");
+    assert!(FixedValues::of(&load(&[]), |_| true).fit(&with_standby).is_ok());
     // What runs no more is not compared.
     assert!(FixedValues::of(&old, |job| job != "bills").fit(&load(&[])).is_ok());
 }

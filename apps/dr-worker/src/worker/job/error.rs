@@ -32,9 +32,17 @@ pub enum JobError {
         /// The end of its standard error.
         stderr: String,
     },
-    /// The standby was not given the deadline of the leadership.
-    #[error("the standby of job {job} can't be promoted: {why}")]
+    /// The program has ended, or was not given the deadline of its new role.
+    #[error("the program of job {job} can't change its role: {why}")]
     NotArmed {
+        /// The job.
+        job: String,
+        /// Why.
+        why: String,
+    },
+    /// The program was not told its role.
+    #[error("job {job} is not told its role: {why}")]
+    NotTold {
         /// The job.
         job: String,
         /// Why.

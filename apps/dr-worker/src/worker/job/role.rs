@@ -7,7 +7,10 @@ use job_guard::own_file;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::env::{self, JobEnv};
+use super::{
+    env::{self, JobEnv},
+    error::JobError,
+};
 use crate::config::STANDBY_VARIABLES;
 
 /// What a program of the job is told about its role, as `DR_LEADERSHIP_FILE` has it.
@@ -50,6 +53,11 @@ impl RoleFacts {
     /// A standby after the leadership of that term, whose successor is not known yet.
     pub(super) fn after(term: u64) -> Self {
         Self { term, ..Self::of_standby(None) }
+    }
+
+    /// Whether it names who leads.
+    pub(super) fn names_leader(&self) -> bool {
+        self.leader.is_some()
     }
 
     /// The variables, on top of these.
@@ -100,17 +108,53 @@ impl LeadershipFile {
         if facts.token.is_some() { RoleFacts::after(facts.term) } else { facts }
     }
 
-    /// Replaces it as a whole, unless it has a newer term.
-    pub(super) async fn write(&self, facts: &RoleFacts) {
+    /// Replaces it as a whole. That of a standby stays if it has a newer term. The term of a leadership may be older than that of
+    /// a leader of another slot.
+    ///
+    /// # Errors
+    /// Why it can't be written.
+    pub(super) async fn write(&self, facts: &RoleFacts) -> Result<(), JobError> {
         let mut written = self.written.lock().await;
-        if facts.term < *written {
-            return;
+        if facts.token.is_none() && facts.term < *written {
+            return Ok(());
         }
-        *written = facts.term;
         let (path, content) = (self.path.clone(), serde_json::to_vec(facts).unwrap_or_default());
         let replaced = tokio::task::spawn_blocking(move || own_file::replace_for_all(&path, &content)).await;
         if let Ok(Err(error)) = replaced {
-            tracing::error!(job = self.job, path = %self.path.display(), %error, "can't write the leadership file");
+            let why = format!("can't write {}: {error}", self.path.display());
+            return Err(JobError::NotTold { job: self.job.clone(), why });
+        }
+        *written = facts.term;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_file_of_a_leader_is_replaced_and_that_of_a_standby_gets_no_older() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let place = dir.path().join("later");
+        let file = LeadershipFile::new("orders", place.join("file"));
+        let leader = JobEnv { term: 7, fencing_token: 70, ..JobEnv::default() };
+        let leader = RoleFacts::of_leader(&leader, "here");
+        assert!(file.write(&RoleFacts::after(8)).await.is_err(), "there is no directory");
+        fs::create_dir(&place).expect("a directory");
+        let read = || -> RoleFacts {
+            serde_json::from_slice(&fs::read(place.join("file")).expect("the file")).expect("JSON")
+        };
+        let other_slot = RoleFacts::after(8);
+        for (written, is) in [
+            (&other_slot, &other_slot),
+            (&RoleFacts::after(6), &other_slot),
+            (&leader, &leader),
+            (&RoleFacts::after(6), &leader),
+            (&RoleFacts::after(7), &RoleFacts::after(7)),
+        ] {
+            file.write(written).await.expect("written");
+            assert_eq!(read(), *is);
         }
     }
 }

@@ -171,7 +171,14 @@ impl Standby {
 
     /// Changes the job's configuration: the next start has it.
     pub(crate) fn set_spec(&self, spec: &Arc<JobSpec>) {
-        self.state.lock().spec = Arc::clone(spec);
+        let (run, told) = {
+            let mut state = self.state.lock();
+            state.spec = Arc::clone(spec);
+            (state.run.clone(), state.told.clone())
+        };
+        if let Some(run) = run {
+            run.change(self.job(&told));
+        }
     }
 
     /// Another leader is READY. One of an older term is no news.
@@ -203,7 +210,7 @@ impl Standby {
                 () = self.attend(&run, facts) => continue,
                 end = run.finished() => end,
             };
-            if !self.forget(&run) {
+            if !self.forget(&run) || self.state.lock().is_over {
                 continue;
             }
             let pause = self.keys().1.restart.backoff_max;
@@ -228,8 +235,13 @@ impl Standby {
 
     /// The standby that runs, which is started if no leadership has the job's program, with what it was told.
     async fn begin(&self) -> Option<(Arc<JobRun>, RoleFacts)> {
-        let facts = self.state.lock().leader.clone();
-        self.file.write(&facts).await;
+        let facts = {
+            let state = self.state.lock();
+            (!state.is_taken && !state.is_over).then(|| state.leader.clone())?
+        };
+        if let Err(error) = self.file.write(&facts).await {
+            tracing::error!("{error}");
+        }
         let job = self.job(&facts);
         let mut state = self.state.lock();
         if state.is_taken || state.is_over {
@@ -324,7 +336,7 @@ impl Standby {
             self.stop_run(run).await;
             return Ok(());
         }
-        self.file.write(leader).await;
+        self.file.write(leader).await?;
         run.change(self.job(leader));
         match &standby.follow {
             RoleChange::None | RoleChange::Restart => Ok(()),
@@ -419,10 +431,13 @@ impl Standby {
     }
 
     /// The leader's program begins, with this in the file.
-    pub(crate) async fn announce(&self, env: &JobEnv) {
+    ///
+    /// # Errors
+    /// Why that can't be written.
+    pub(crate) async fn announce(&self, env: &JobEnv) -> Result<(), JobError> {
         self.commands.gone().await;
         self.state.lock().led = env.term;
-        self.file.write(&self.leads(env)).await;
+        self.file.write(&self.leads(env)).await
     }
 
     /// What a standby is told after the leadership here.
@@ -465,23 +480,18 @@ impl Standby {
         let runs = runs && process.pid.is_some();
         if standby.promote == RoleChange::Restart || !runs {
             run.stop(BootTime::now() + standby.stop_timeout + KILL_RESERVE).await;
-            self.announce(env).await;
+            self.announce(env).await?;
             return Ok(false);
         }
         run.forget_ready().await;
         self.armed(run.arm(job, time).await)?;
-        self.announce(env).await;
+        self.announce(env).await?;
         match standby.promote {
             RoleChange::Signal(signal) => run.signal(signal).await,
             RoleChange::Exec { command, timeout } => {
                 let all = self.leader_env(env, env.over(&spec.env));
-                let mut now = run.status();
-                tokio::select! {
-                    promoted = self.change(spec, "promote", (command, timeout), all, Some(by)) => promoted?,
-                    _ = now.wait_for(|now| now.pid != process.pid) => {
-                        self.armed(Err("it has ended meanwhile".to_owned()))?;
-                    }
-                }
+                let promoted = self.change(spec, "promote", (command, timeout), all, Some(by));
+                self.while_it_runs(run, process.pid, promoted).await?;
             }
             RoleChange::None | RoleChange::Restart => {}
         }
@@ -508,14 +518,30 @@ impl Standby {
             return Ok(false);
         }
         let all = self.leader_env(env, env.over(&spec.env));
+        let pid = run.status().borrow().pid;
         run.forget_ready().await;
-        self.change(spec, "demote", (command, timeout), all, Some(by)).await?;
+        let demoted = self.change(spec, "demote", (command, timeout), all, Some(by));
+        self.while_it_runs(run, pid, demoted).await?;
         let facts = self.after_leading();
         self.armed(run.arm(self.job(&facts), WorkTime::unlimited()).await)?;
         run.probe().await;
         let mut state = self.state.lock();
         (state.run, state.told) = (Some(Arc::clone(run)), facts);
         Ok(true)
+    }
+
+    /// What a change of the role of this process comes to: it fails if the process ends meanwhile.
+    async fn while_it_runs(
+        &self,
+        run: &JobRun,
+        pid: Option<u32>,
+        change: impl Future<Output = Result<(), JobError>>,
+    ) -> Result<(), JobError> {
+        let mut now = run.status();
+        tokio::select! {
+            changed = change => changed,
+            _ = now.wait_for(|now| now.pid != pid) => self.armed(Err("it has ended meanwhile".to_owned())),
+        }
     }
 
     fn armed(&self, armed: Result<(), String>) -> Result<(), JobError> {
@@ -602,6 +628,8 @@ impl Standby {
     /// If a descriptor can't be used.
     pub(crate) fn adopt(&self, handed: HandedStandby, descriptors: Vec<OwnedFd>) -> io::Result<()> {
         let HandedStandby { leader, told, led, restarts, run } = handed;
+        // What runs has read it.
+        self.file.read();
         let run = match run {
             Some(run) => {
                 let (job, guards) = (self.job(&told), guards_in(&self.guards, &self.env));
@@ -625,12 +653,12 @@ impl Standby {
         let (job, guards) = (self.job(&facts), guards_in(&self.guards, &self.env));
         let (run, descriptors) = left.into_parts();
         let run = Arc::new(JobRun::adopt(job, WorkTime::unlimited(), guards, run, descriptors)?);
-        // Whether a command or a signal has told it is not known, so it is told again, by what ZooKeeper says. One that is restarted
-        // has begun with it.
+        // Whether a command or a signal has told it is not known, so it is told again. One that is restarted has begun with it.
         let is_told = matches!(self.keys().1.follow, RoleChange::None | RoleChange::Restart);
-        let told = if is_told { facts } else { RoleFacts::of_standby(None) };
+        let told = if is_told || !facts.names_leader() { facts.clone() } else { RoleFacts::of_standby(None) };
         let mut state = self.state.lock();
-        (state.told, state.run) = (told, Some(run));
+        // What ZooKeeper says is no news if it is older.
+        (state.leader, state.told, state.run) = (facts, told, Some(run));
         drop(state);
         self.turn();
         Ok(())

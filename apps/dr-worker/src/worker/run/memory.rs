@@ -38,7 +38,8 @@ struct Remembered {
 
 /// The id of this machine; of this boot where it has none, as in many containers.
 fn machine() -> Option<String> {
-    let read = |path| fs::read_to_string(path).ok().map(|id| id.trim().to_owned()).filter(|id| id.len() >= 32);
+    let read =
+        |path| fs::read_to_string(path).ok().map(|id| id.trim().to_owned()).filter(|id| id.len() >= 32);
     read("/etc/machine-id").or_else(|| read("/proc/sys/kernel/random/boot_id"))
 }
 

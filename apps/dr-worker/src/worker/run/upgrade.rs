@@ -176,13 +176,19 @@ impl Upgrades {
         next: &NextProgram<'_>,
         is_same: impl Fn() -> Result<(), String>,
     ) -> UpgradeRefusal {
-        // One that is not ready is started again by the next program: that may take it hours.
+        // One that is not ready is started again by the next program, which may take it hours. So it is stopped only once nothing
+        // else is in the way.
         let standbys = worker.lasting_jobs().filter_map(|job| job.slot.standby());
-        let standbys = standbys.filter(|standby| !standby.is_ready());
-        let _resting = join_all(standbys.map(|standby| standby.rest())).await;
+        let standbys: Vec<_> = standbys.filter(|standby| !standby.is_ready()).collect();
+        let mut resting = standbys.is_empty().then(Vec::new);
         let by = Instant::now() + REST_WITHIN;
         loop {
-            let why = match self.hold(worker, session, next).await {
+            let why = match self.hold(worker, session, next, resting.is_none()).await {
+                Ok(held) if resting.is_none() => {
+                    drop(held);
+                    resting = Some(join_all(standbys.iter().map(|standby| standby.rest())).await);
+                    continue;
+                }
                 Ok(held) => match is_same() {
                     Ok(()) => {
                         let Err(why) = held.execute(next.file);
@@ -200,12 +206,13 @@ impl Upgrades {
         }
     }
 
-    /// Holds all elections and jobs, if all are at rest.
+    /// Holds all elections and jobs, if all are at rest; without the standbys that are not ready if they `may_rest`.
     async fn hold(
         &self,
         worker: &Worker,
         session: &Session,
         next: &NextProgram<'_>,
+        may_rest: bool,
     ) -> Result<HeldWorker, UpgradeRefusal> {
         let not_now = |why: String| (Progress::NotNow, why);
         let no_listener = || not_now("the worker does not listen at http.listen yet".to_owned());
@@ -226,7 +233,8 @@ impl Upgrades {
                 Err(why) => return Err(not_now(format!("job {name}: {why}"))),
             }
         }
-        let runnings = join_all(held.iter().map(|(job, election)| hand_over_job(job, election))).await;
+        let runnings =
+            join_all(held.iter().map(|(job, election)| hand_over_job(job, election, may_rest))).await;
         let (mut runs, mut elections) = (Vec::new(), Vec::new());
         for ((job, election), running) in held.into_iter().zip(runnings) {
             let name = job.slot.name().to_owned();
@@ -285,9 +293,9 @@ fn version_of(file: &Path) -> Option<impl PartialEq + use<>> {
 /// What a job runs: of its leadership, and as a standby.
 type HandedRunning = (Option<(HandedSlot, Option<HandedRun>)>, Option<(HandedStandby, Option<HandedRun>)>);
 
-async fn hand_over_job(job: &Job, election: &HandedOver) -> Result<HandedRunning, String> {
+async fn hand_over_job(job: &Job, election: &HandedOver, may_rest: bool) -> Result<HandedRunning, String> {
     let slot = hand_over_slot(job, election).await?;
-    let standby = match job.slot.standby() {
+    let standby = match job.slot.standby().filter(|standby| !may_rest || standby.is_ready()) {
         Some(standby) => Some(standby.hand_over().await?),
         None => None,
     };

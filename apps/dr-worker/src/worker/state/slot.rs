@@ -355,7 +355,7 @@ impl JobSlot {
     ) -> Result<Arc<JobRun>, JobError> {
         let Some(standby) = &self.standby else { return Ok(self.start(env, time)) };
         let Some(run) = standby.take() else {
-            standby.announce(env).await;
+            standby.announce(env).await?;
             return Ok(self.start(env, time));
         };
         // From now on a stop ends it.
@@ -382,23 +382,38 @@ impl JobSlot {
             return false;
         }
         let (Some(standby), Some(run)) = (&self.standby, self.running()) else { return false };
+        self.plan_stop(self.spec().demote_timeout());
         match standby.demote(&run, env, by).await {
             Ok(true) => {
-                self.forget(&run);
+                let restarts = run.status().borrow().restarts;
+                let last = ProcessStatus::in_state(ProcessState::Stopped);
+                self.forget(ProcessStatus { restarts, ..last });
                 true
             }
-            Ok(false) => false,
-            Err(error) => {
-                tracing::warn!(job = self.name(), "{error}; the job is stopped");
+            refused => {
+                if let Err(error) = refused {
+                    tracing::warn!(job = self.name(), "{error}; the job is stopped");
+                }
+                self.state.lock().planned_stop = None;
                 false
             }
         }
     }
 
+    /// The work may take so long to end, and it is shown since when.
+    fn plan_stop(&self, given: Duration) {
+        if given.is_zero() {
+            return;
+        }
+        let since_ms = wall::unix_ms();
+        let until_ms = since_ms.saturating_add(wall::ms(given));
+        let began = || PlannedStop { member: self.member.clone(), since_ms, until_ms };
+        self.state.lock().planned_stop.get_or_insert_with(began);
+    }
+
     /// The run is not this leadership's any more.
-    fn forget(&self, run: &JobRun) {
+    fn forget(&self, last: ProcessStatus) {
         let mut state = self.state.lock();
-        let last = run.status().borrow().clone();
         state.restarts += u64::from(last.restarts);
         state.last = Some(ProcessStatus { restarts: 0, ..last });
         (state.run, state.planned_stop) = (None, None);
@@ -516,10 +531,7 @@ impl JobSlot {
         if given > spec.stop_timeout {
             let limit = in_words(given);
             tracing::info!(job = self.name(), "the job has {limit} to end while the lease is renewed");
-            let since_ms = wall::unix_ms();
-            let until_ms = since_ms.saturating_add(wall::ms(given));
-            let began = || PlannedStop { member: self.member.clone(), since_ms, until_ms };
-            self.state.lock().planned_stop.get_or_insert_with(began);
+            self.plan_stop(given);
         }
         tokio::select! {
             _ = run.stop_within(given) => {}
@@ -542,7 +554,8 @@ impl JobSlot {
             };
             let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
             tracing::info!(job = self.name(), %exit, took_ms = wall::ms(stopped.took), "the job has stopped");
-            self.forget(&run);
+            let last = run.status().borrow().clone();
+            self.forget(last);
         }
         if let Some(standby) = &self.standby {
             standby.gone().await;
