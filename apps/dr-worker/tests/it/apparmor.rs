@@ -1,7 +1,7 @@
 //! The AppArmor profile of the package.
 
 use std::{
-    fs,
+    env, fs,
     io::Write as _,
     path::Path,
     process::{Command, Output, Stdio},
@@ -52,8 +52,10 @@ fn the_profile_is_valid_and_where_the_kernel_has_apparmor_a_worker_leads_under_i
     // Not in a container either, whose root may not load one.
     let interface = Path::new("/sys/kernel/security/apparmor/.replace");
     if !geteuid().is_root() || fs::OpenOptions::new().write(true).open(interface).is_err() {
-        println!("no profile can be loaded here: no worker runs under it");
-        return;
+        let why = "no AppArmor profile can be loaded here: it is not shown that a worker leads under it";
+        assert!(env::var_os("DR_TEST_APPARMOR").is_none(), "{why}");
+        // Of CI a job beside the container sets the variable.
+        return if env::var_os("CI").is_none() { zk_testkit::skip(why) } else { println!("{why}") };
     }
     // Beside the one of this machine's own service.
     let name = format!("dr-worker-test-{}", std::process::id());
