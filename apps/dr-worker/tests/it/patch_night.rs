@@ -24,7 +24,7 @@ fn the_syntax_of_the_play_is_right() {
 #[test]
 fn one_host_after_the_other_is_restarted_and_the_job_is_never_without_a_candidate() {
     let play = fs::read_to_string(at(PLAY)).expect("the play");
-    for used in ["serial: 1", "}}/leader", "command: dr-worker can-restart", ":7080/readiness"] {
+    for used in ["serial: 1", "worker }}/leader", "command: dr-worker can-restart", "worker }}/readiness"] {
         assert!(play.contains(used), "{used}");
     }
     let stage = Stage::new("/patch-night");
@@ -49,4 +49,34 @@ fn one_host_after_the_other_is_restarted_and_the_job_is_never_without_a_candidat
     let standby = stage.worker("east-2", "east", &[]);
     until("the standby takes part again", || standby.code("/readiness") == 200);
     until("the leader may be restarted", || may("east-1"));
+}
+
+#[test]
+fn the_only_node_of_a_site_is_restarted_in_maintenance() {
+    let play = fs::read_to_string(at(PLAY)).expect("the play");
+    let stage = Stage::new("/patch-night-of-pairs");
+    let mut east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    let mut west = stage.worker("west-1", "west", &[]);
+    until("west-1 is standby", || west.code("/standby") == 200);
+    for (id, site, worker, other) in [("west-1", "west", 1, 0), ("east-1", "east", 0, 1)] {
+        let workers = [&mut east, &mut west];
+        let may = || {
+            let node = [format!("node.id={id}"), format!("node.site={site}")];
+            let mut command = stage.command(&node.each_ref().map(String::as_str));
+            crate::support::Outcome::of(command.arg("can-restart")).code == Some(0)
+        };
+        assert!(!may(), "its site would have no candidate");
+        stage.operator(&["maintenance", id]).assert(0, &[]);
+        until("it may be restarted", may);
+        assert!(leads(workers[other]), "{id} does not lead any more");
+        workers[worker].signal(Signal::SIGTERM);
+        assert!(workers[worker].ended().success());
+        *workers[worker] = stage.worker(id, site, &[]);
+        until("it takes part again", || workers[worker].code("/readiness") == 200);
+        stage.operator(&["maintenance", id, "--off"]).assert(0, &[]);
+    }
+    for command in ["maintenance {{ member }}\n", "maintenance {{ member }} --off\n"] {
+        assert!(play.contains(command), "{command}");
+    }
 }
