@@ -29,8 +29,10 @@ for link in bin lib lib64 sbin; do
 done
 for program in "$@"; do
     put "$program"
-    # None of a program without libraries.
-    ldd "$program" 2>/dev/null | grep -o '/[^ ]*' | while read -r library; do put "$library"; done
+    # It fails for a program without libraries too.
+    libraries=$(ldd "$program" 2>&1) || true
+    case $libraries in *'not found'*) printf '%s\n' "$libraries" >&2; exit 1 ;; esac
+    printf '%s\n' "$libraries" | grep -o '/[^ ]*' | while read -r library; do put "$library"; done
 done
 # Names are looked up by these, which no program names.
 for library in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
