@@ -137,6 +137,38 @@ fn a_job_moves_to_another_ensemble_without_two_leaders_and_above_its_tokens() {
 }
 
 #[test]
+fn a_job_moves_to_another_root_of_the_same_ensemble() {
+    let mover = Move { old: OwnServer::new(), new: OwnServer::new() };
+    let (old, root) = (&mover.old, "zookeeper.root=/elsewhere");
+    let mut east = mover.worker(old, "east-1", "east");
+    until("east-1 leads", || leads(&east));
+    let mut west = mover.worker(old, "west-1", "west");
+    until("west-1 is standby", || west.code("/standby") == 200);
+    let migrate = || {
+        let mut command = mover.command(old, &["node.site=east"]);
+        let to = old.server().connect_string();
+        command.args(["--output", "json", "migrate", "--to", &to, "--root", "/elsewhere", "--yes"]);
+        command
+    };
+    Outcome::of(&mut migrate()).assert(75, &["prepared", "orders"]);
+    west.signal(Signal::SIGTERM);
+    assert!(west.ended().success());
+    let west = Running::start(&mut mover.command(old, &["node.id=west-1", "node.site=west", root]));
+    until("west-1 is there", || west.code("/readiness") == 200);
+    let moving = Background::of(&mut migrate());
+    until("the old root is closed", || {
+        mover.list(old)["drained"].as_array().is_some_and(|drained| drained.len() == 2)
+    });
+    assert!(leads(&east) && !leads(&west));
+    east.signal(Signal::SIGTERM);
+    assert!(east.ended().success());
+    moving.outcome().assert(0, &[]);
+    until("west-1 leads", || leads(&west));
+    let led = mover.led();
+    assert!(led.is_sorted_by_key(|(_, token)| *token), "{led:?}");
+}
+
+#[test]
 fn a_target_in_use_and_a_mode_that_would_not_obey_are_refused() {
     let mover = Move { old: OwnServer::new(), new: OwnServer::new() };
     let east = mover.worker(&mover.old, "east-1", "east");
