@@ -140,8 +140,8 @@ fn the_manifests_belong_together() {
     // Each port by its name, and that of the other members by its number.
     let port = one(&of_pods, "ports:", "name");
     assert_eq!(one(&service, "ports:", "name"), port);
-    assert_eq!(values(&service, "targetPort"), [port.clone()]);
-    assert_eq!(values(&text("monitor.yaml"), "port"), [port.clone()]);
+    assert_eq!(values(&service, "targetPort"), [port.as_str()]);
+    assert_eq!(values(&text("monitor.yaml"), "port"), [port.as_str()]);
     assert_eq!(values(&of_pods, "port"), [port.as_str(); 3]);
     let network = text("network.yaml");
     assert_eq!(one(&network, "ingress:", "port"), port);
