@@ -14,15 +14,14 @@
 //! slot, whose stop ends whatever it has. So two of the job's programs never run at once on a node. The guard has confirmed the
 //! deadline of the leadership before promote begins, and loses it only after demote has ended.
 
-use std::{collections::BTreeMap, io, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
+mod change;
+mod handover;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use election_core::internals::record::Current;
-use job_guard::{
-    Deadline, ExitCodes, Guards, HandedRun, Job, JobRun, KILL_RESERVE, LeftRun, OneShot, ProcessState,
-    ProcessStatus, RunState, WorkTime,
-};
+use job_guard::{ExitCodes, Guards, Job, JobRun, KILL_RESERVE, ProcessState, ProcessStatus, WorkTime};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use zk_session::BootTime;
 
@@ -35,31 +34,11 @@ use super::{
     role::{LeadershipFile, RoleFacts},
 };
 use crate::config::{JobSpec, RoleChange, StandbySpec};
+pub(crate) use handover::HandedStandby;
 
 /// The name of the standby of a job among all programs: of its last output and its cgroup.
 pub(crate) fn standby_name(job: &str) -> String {
     format!("{job} (standby)")
-}
-
-/// A standby that is stopped for a while.
-pub(crate) struct Resting(Arc<Standby>);
-
-impl Drop for Resting {
-    fn drop(&mut self) {
-        self.0.state.lock().is_over = false;
-        self.0.turn();
-    }
-}
-
-/// What the next program of this process gets of a standby.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct HandedStandby {
-    leader: RoleFacts,
-    told: RoleFacts,
-    led: u64,
-    restarts: u64,
-    /// `None`: a leadership has the job's program, or it is to be started.
-    pub(crate) run: Option<RunState>,
 }
 
 /// The standby of a job on this member.
@@ -456,120 +435,6 @@ impl Standby {
         self.turn();
     }
 
-    /// Makes the leader's program of what was [taken](Self::take). `Ok(false)`: no process of it is left, and the job's own
-    /// command is to be started.
-    ///
-    /// # Errors
-    /// Why it was not promoted. It is to be stopped then.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the program is to be stopped; promote is killed, and [`gone`](Self::gone) waits for its end.
-    pub(crate) async fn promote(
-        &self,
-        run: &JobRun,
-        env: &JobEnv,
-        job: Job,
-        time: WorkTime,
-        by: Deadline,
-    ) -> Result<bool, JobError> {
-        self.commands.gone().await;
-        let (spec, standby) = self.keys();
-        let process = run.status().borrow().clone();
-        let runs = matches!(process.state, ProcessState::Starting | ProcessState::Running);
-        // One that is only about to be started has nothing to promote.
-        let runs = runs && process.pid.is_some();
-        if standby.promote == RoleChange::Restart || !runs {
-            run.stop(BootTime::now() + standby.stop_timeout + KILL_RESERVE).await;
-            self.announce(env).await?;
-            return Ok(false);
-        }
-        run.forget_ready().await;
-        self.armed(run.arm(job, time).await)?;
-        self.announce(env).await?;
-        match standby.promote {
-            RoleChange::Signal(signal) => run.signal(signal).await,
-            RoleChange::Exec { command, timeout } => {
-                let all = self.leader_env(env, env.over(&spec.env));
-                let promoted = self.change(spec, "promote", (command, timeout), all, Some(by));
-                self.while_it_runs(run, process.pid, promoted).await?;
-            }
-            RoleChange::None | RoleChange::Restart => {}
-        }
-        run.probe().await;
-        Ok(true)
-    }
-
-    /// Makes a standby of the leader's program, if demote is a command, and keeps it. `Ok(false)`: it is to be stopped.
-    ///
-    /// # Errors
-    /// Why it is no standby. It is to be stopped then.
-    ///
-    /// # Cancel safety
-    /// As [`promote`](Self::promote).
-    pub(crate) async fn demote(
-        &self,
-        run: &Arc<JobRun>,
-        env: &JobEnv,
-        by: Deadline,
-    ) -> Result<bool, JobError> {
-        let (spec, standby) = self.keys();
-        let RoleChange::Exec { command, timeout } = standby.demote else { return Ok(false) };
-        if self.state.lock().is_over {
-            return Ok(false);
-        }
-        let all = self.leader_env(env, env.over(&spec.env));
-        let pid = run.status().borrow().pid;
-        run.forget_ready().await;
-        let demoted = self.change(spec, "demote", (command, timeout), all, Some(by));
-        self.while_it_runs(run, pid, demoted).await?;
-        let facts = self.after_leading();
-        self.armed(run.arm(self.job(&facts), WorkTime::unlimited()).await)?;
-        run.probe().await;
-        let mut state = self.state.lock();
-        (state.run, state.told) = (Some(Arc::clone(run)), facts);
-        Ok(true)
-    }
-
-    /// What a change of the role of this process comes to: it fails if the process ends meanwhile.
-    async fn while_it_runs(
-        &self,
-        run: &JobRun,
-        pid: Option<u32>,
-        change: impl Future<Output = Result<(), JobError>>,
-    ) -> Result<(), JobError> {
-        let mut now = run.status();
-        tokio::select! {
-            changed = change => changed,
-            _ = now.wait_for(|now| now.pid != pid) => self.armed(Err("it has ended meanwhile".to_owned())),
-        }
-    }
-
-    fn armed(&self, armed: Result<(), String>) -> Result<(), JobError> {
-        armed.map_err(|why| JobError::NotArmed { job: self.env.job.clone(), why })
-    }
-
-    async fn change(
-        &self,
-        spec: Arc<JobSpec>,
-        name: &'static str,
-        (command, timeout): (Vec<String>, Duration),
-        env: BTreeMap<String, String>,
-        by: Option<Deadline>,
-    ) -> Result<(), JobError> {
-        let command = OneShot {
-            command,
-            env,
-            timeout,
-            by,
-            working_dir: spec.working_dir.clone(),
-            no_new_privileges: spec.no_new_privileges,
-            run_as: spec.run_as.clone(),
-            logs_errors: true,
-            ..OneShot::new(format!("job {} {name}", spec.name))
-        };
-        self.commands.run_change(spec, name, command, self.guards.clone()).await
-    }
-
     /// Waits until no command of the standby is left.
     pub(crate) async fn gone(&self) {
         self.commands.gone().await;
@@ -591,77 +456,6 @@ impl Standby {
             }
         }
         self.commands.gone().await;
-    }
-
-    /// Stops the standby for a while, so that another program of this process may begin. Dropped, what is returned has it
-    /// started again. No process of it is left when this returns.
-    pub(crate) async fn rest(self: &Arc<Self>) -> Resting {
-        let resting = Resting(Arc::clone(self));
-        self.end(std::future::pending()).await;
-        resting
-    }
-
-    /// Hands the standby over to the next program of this process.
-    ///
-    /// # Errors
-    /// The reason, if its process is neither ready nor [at rest](Self::rest).
-    pub(crate) async fn hand_over(&self) -> Result<(HandedStandby, Option<HandedRun>), String> {
-        let (mut handed, run, is_absent) = {
-            let state = self.state.lock();
-            let (leader, told) = (state.leader.clone(), state.told.clone());
-            let handed = HandedStandby { leader, told, led: state.led, restarts: state.restarts, run: None };
-            let run = state.run.clone().filter(|_| !state.is_over);
-            (handed, run, state.is_taken || state.is_over)
-        };
-        let run = match run {
-            Some(run) => Some(run.hand_over().await.map_err(|why| format!("its standby: {why}"))?),
-            None if is_absent => None,
-            None => return Err("its standby is being started".to_owned()),
-        };
-        handed.run = run.as_ref().map(|run| run.state.clone());
-        Ok((handed, run))
-    }
-
-    /// Continues a standby that the program before this one has handed over, before it is [kept](Self::keep).
-    ///
-    /// # Errors
-    /// If a descriptor can't be used.
-    pub(crate) fn adopt(&self, handed: HandedStandby, descriptors: Vec<OwnedFd>) -> io::Result<()> {
-        let HandedStandby { leader, told, led, restarts, run } = handed;
-        // What runs has read it.
-        self.file.read();
-        let run = match run {
-            Some(run) => {
-                let (job, guards) = (self.job(&told), guards_in(&self.guards, &self.env));
-                Some(Arc::new(JobRun::adopt(job, WorkTime::unlimited(), guards, run, descriptors)?))
-            }
-            None => None,
-        };
-        let mut state = self.state.lock();
-        (state.leader, state.told, state.led, state.restarts, state.run) = (leader, told, led, restarts, run);
-        drop(state);
-        self.turn();
-        Ok(())
-    }
-
-    /// Continues a standby that has outlived the worker before this one, before it is [kept](Self::keep).
-    ///
-    /// # Errors
-    /// If it can't be used. Its guard stops it then.
-    pub(crate) fn continue_with(&self, left: LeftRun) -> io::Result<()> {
-        let facts = self.file.read();
-        let (job, guards) = (self.job(&facts), guards_in(&self.guards, &self.env));
-        let (run, descriptors) = left.into_parts();
-        let run = Arc::new(JobRun::adopt(job, WorkTime::unlimited(), guards, run, descriptors)?);
-        // Whether a command or a signal has told it is not known, so it is told again. One that is restarted has begun with it.
-        let is_told = matches!(self.keys().1.follow, RoleChange::None | RoleChange::Restart);
-        let told = if is_told || !facts.names_leader() { facts.clone() } else { RoleFacts::of_standby(None) };
-        let mut state = self.state.lock();
-        // What ZooKeeper says is no news if it is older.
-        (state.leader, state.told, state.run) = (facts, told, Some(run));
-        drop(state);
-        self.turn();
-        Ok(())
     }
 
     /// Whether it can be handed over with its process, or a leadership has that.
