@@ -182,6 +182,21 @@ impl FixedValues {
     }
 }
 
+impl FixedValues {
+    /// Whether a configuration has no other job: a reload checks whether the worker can join its election.
+    ///
+    /// # Errors
+    /// Those that are new.
+    pub(crate) fn has_jobs_of(&self, config: &Config) -> Result<(), Problems> {
+        let known: BTreeSet<_> = self.0.keys().filter_map(|key| job_of(key)).collect();
+        let new = config.jobs.iter().filter(|job| !known.contains(job.name()));
+        let message = "it is new: reload the configuration (SIGHUP) first, so that the worker joins its election, or restart the worker";
+        let problem =
+            |job: &JobConfig| Problem::with_key(&Origin::BuiltIn, KeyChange::of_job(job.name()).key, message);
+        Problems::none_of(new.map(problem).collect())
+    }
+}
+
 /// The keys with another value. A key that takes its value over from another one is left out, where that has changed too.
 fn changes(old: &Config, new: &Config) -> Vec<KeyChange> {
     let names = |config: &Config| -> BTreeSet<String> {

@@ -7,7 +7,10 @@ use crate::support::{
     stage::{Stage, leads, successors},
     until,
 };
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::{Value, json};
 
 /// A job that records each of its starts, and hooks that record theirs.
@@ -389,4 +392,25 @@ fn all_leaders_of_a_job_stop_it() {
     job.stage.operator(&["start", "--wait"]).assert(0, &[]);
     until("both lead", || leads(&east) && leads(&west));
     assert_eq!(job.starts(), 5);
+}
+
+/// It has ended by itself: nobody has asked for the restart.
+#[test]
+fn a_job_that_is_not_ready_again_costs_its_leader_the_leadership() {
+    let stage = Stage::new("/not-ready-again");
+    let broken = stage.dir.path().join("broken");
+    let ready = format!(
+        "job.orders.ready={{ kind = \"exec\", command = [\"test\", \"!\", \"-e\", \"{}\"], interval = \"50ms\" }}",
+        broken.display()
+    );
+    let settings = ["job.orders.command=[\"sleep\", \"600\"]", "job.orders.restart.backoff=10ms"];
+    let east = [&settings[..], &[&ready, "policy.takeover_timeout=3s"]].concat();
+    let east = stage.worker("east-1", "east", &east);
+    until("the first leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &settings);
+    let status: serde_json::Value = serde_json::from_str(&east.http("GET", "/status").1).expect("JSON");
+    let pid = status["jobs"]["orders"]["process"]["pid"].as_i64().expect("it runs");
+    fs::write(&broken, "").expect("a file");
+    kill(Pid::from_raw(i32::try_from(pid).expect("a process id")), Signal::SIGKILL).expect("it lives");
+    until("the other leads", || leads(&west));
 }

@@ -52,6 +52,9 @@ fn an_upgrade_refuses_what_is_said_to_need_a_restart_alone() {
     let refused = |sets: &[&str]| kept.fit(&load(sets)).err().map(|problems| problems.to_string());
     let bills = "job.bills.command=[\"true\"]";
     assert_eq!(refused(&[bills, "zookeeper.tick_time=1s", "job.mail.command=[\"true\"]"]), None);
+    let mail = kept.has_jobs_of(&load(&[bills, "job.mail.command=[\"true\"]"])).unwrap_err().to_string();
+    assert!(mail.contains("job.mail: it is new: reload"), "{mail}");
+    assert!(kept.has_jobs_of(&load(&[bills])).is_ok());
     let problems = refused(&[
         "job.orders.recipe=queue",
         "node.id=east-9",

@@ -82,6 +82,7 @@ impl JobHandler {
         };
         tokio::select! {
             error = run.finished() => Err(error.into()),
+            () = self.work.slot.is_late() => Err(self.work.not_ready()),
             never = after_ready => never,
         }
     }

@@ -14,7 +14,7 @@ use election_core::{
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::{sync::watch, task::spawn_blocking};
 
 use job_guard::own_file;
 
@@ -83,7 +83,10 @@ impl Memory {
         loop {
             let ballot = status.borrow_and_update().ballot.clone();
             if let Some(ballot) = ballot.filter(|b| last.as_ref() != Some(b)) {
-                if let Err(error) = self.remember(&znode, ballot.as_str()) {
+                let (memory, of, is) = (self.clone(), znode.clone(), ballot.clone());
+                // A disk that hangs must not hold up a thread of the runtime.
+                let saved = spawn_blocking(move || memory.remember(&of, is.as_str())).await;
+                if let Err(error) = saved.unwrap_or_else(|error| Err(io::Error::other(error))) {
                     let path = self.path.display();
                     tracing::warn!(%path, %error, "can't save the ballot; after a crash this worker waits one session timeout");
                 }

@@ -322,6 +322,12 @@ struct Running {
     _lock: StateLock,
 }
 
+/// A signal that ends the worker.
+fn ending(signal: &'static str) -> Result<(), Error> {
+    tracing::info!(signal, "leaving all elections");
+    Ok(())
+}
+
 impl Running {
     async fn until_ended(
         mut self,
@@ -352,25 +358,26 @@ impl Running {
                 reading.begin(sources);
                 continue;
             }
-            read = reading.done() => {
-                let wanted = self.reload(read, manager).await;
-                if !wanted.is_ok_and(|wanted| handovers.want(wanted)) {
-                    manager.reloaded();
+            read = reading.done() => tokio::select! {
+                wanted = self.reload(read, manager) => {
+                    if !wanted.is_ok_and(|wanted| handovers.want(wanted)) {
+                        manager.reloaded();
+                    }
+                    continue;
                 }
-                continue;
-            }
+                name = signals.next() => ending(name),
+            },
             () = self.parts.other_jobs_changed() => {
                 self.parts.reconsider(&self.worker.config());
                 continue;
             }
-            () = self.present.overlays.settled() => {
-                self.present.overlay_changed(&self.worker, &mut self.parts).await;
-                continue;
-            }
-            name = signals.next() => {
-                tracing::info!(signal = name, "leaving all elections");
-                Ok(())
-            }
+            () = self.present.overlays.settled() => tokio::select! {
+                // A disk or a name service may hold it up.
+                () = self.present.overlay_changed(&self.worker, &mut self.parts) => continue,
+                name = signals.next() => ending(name),
+                never = manager.keep(Phase::Running(&self.worker)) => match never {},
+            },
+            name = signals.next() => ending(name),
             Some(ended) = ends.join_next() => {
                 let (at, ended) = ended.unwrap_or((usize::MAX, Ended::EnginePanicked));
                 match ended {

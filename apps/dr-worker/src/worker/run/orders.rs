@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     future::{Future, pending},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
@@ -20,7 +20,6 @@ use election_core::{
     internals::record::{
         AdminRequest, Control, FiledRequest, RequestKind, RequestRef, RequestState, StoppedJob,
     },
-    strategy::in_words,
 };
 use job_guard::JobRun;
 use tokio::sync::watch;
@@ -150,6 +149,7 @@ impl Orders {
         let after_ready = Box::pin(work.after_ready(leadership));
         let mut led = Led { orders: self, work, leadership, after_ready };
         let mut others = work.order.as_ref().map(|order| order.others.changes());
+        let mut late = pin!(work.slot.is_late());
         loop {
             others.iter_mut().for_each(watch::Receiver::mark_unchanged);
             led.keep_order().await?;
@@ -159,6 +159,7 @@ impl Orders {
             }
             tokio::select! {
                 error = finished(run) => return Err(error.into()),
+                () = &mut late => return Err(work.not_ready()),
                 () = changed(&mut others) => {}
                 never = work.keep_recorded(leadership) => match never {},
                 () = &mut led.after_ready => led.after_ready = Box::pin(pending()),
@@ -446,11 +447,7 @@ impl Led<'_> {
                         }
                         halt
                     }
-                    Err(_) => {
-                        let limit = in_words(within);
-                        let why = format!("the job was not ready within takeover_timeout ({limit})");
-                        return Err(Failure::new(why));
-                    }
+                    Err(_) => return Err(self.work.not_ready()),
                 }
             }
         };

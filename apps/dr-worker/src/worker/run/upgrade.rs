@@ -215,6 +215,10 @@ impl Upgrades {
         may_rest: bool,
     ) -> Result<HeldWorker, UpgradeRefusal> {
         let not_now = |why: String| (Progress::NotNow, why);
+        // The next program reads from it before it renews a lease.
+        if let Some(why) = worker.disk().now() {
+            return Err(not_now(why));
+        }
         let no_listener = || not_now("the worker does not listen at http.listen yet".to_owned());
         if self.listener.lock().is_none() {
             return Err(no_listener());

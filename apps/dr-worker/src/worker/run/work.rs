@@ -10,6 +10,7 @@ use std::{
 use election_core::{
     Leadership,
     handler::{Appointment, Failure},
+    strategy::in_words,
 };
 use job_guard::{Deadline, ProcessState};
 use tokio::time::sleep;
@@ -83,6 +84,12 @@ impl JobWork {
         let run = run.map_err(JobError::into_failure)?;
         run.ready().await.map_err(JobError::from)?;
         Ok(())
+    }
+
+    /// The failure of a job that was started again.
+    pub(super) fn not_ready(&self) -> Failure {
+        let within = in_words(self.slot.takeover_timeout());
+        Failure::new(format!("the job was not ready within takeover_timeout ({within})"))
     }
 
     /// Why the job may not start now: one that it comes after does not serve. Otherwise it is recorded that it starts.

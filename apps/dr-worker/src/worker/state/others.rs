@@ -100,7 +100,9 @@ impl Others {
     pub(in crate::worker) fn set_config(&self, jobs: &[JobConfig]) {
         let after = jobs.iter().map(|job| (job.name().to_owned(), job.spec.after.clone()));
         *self.after.lock() = after.collect();
-        self.seen.send_modify(|_| {});
+        let wanted = Self::wanted(jobs);
+        // What is not followed any more is out of date when it is followed again.
+        self.seen.send_modify(|seen| seen.retain(|job, _| wanted.contains(job)));
     }
 
     /// The jobs that must be followed: those that a policy goes by, those that others come after, and these others.

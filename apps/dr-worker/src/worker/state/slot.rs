@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::pending, sync::Arc, time::Duration};
 
 use election_core::{
     internals::record::{AppliedOverlay, StoppedJob},
@@ -566,6 +566,25 @@ impl JobSlot {
         }
     }
 
+    /// Waits until a program that was started again in a leadership has not been ready for as long as a takeover may take.
+    pub(in crate::worker) async fn is_late(&self) {
+        let mut turns = self.turns.subscribe();
+        loop {
+            turns.borrow_and_update();
+            let late = async {
+                match self.running() {
+                    Some(run) => starts_for(&run, || self.takeover_timeout()).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = late => return,
+                // The sender is in `self`.
+                _ = turns.changed() => {}
+            }
+        }
+    }
+
     /// Calls `seen` after each change of the job's process.
     pub(in crate::worker) async fn follow_process(&self, seen: impl Fn()) {
         follow_runs(&self.turns, || self.running(), seen).await;
@@ -662,6 +681,20 @@ impl JobSlot {
         let mut spec = JobSpec::clone(&self.spec());
         spec.env.extend(more);
         self.async_hooks.start(Arc::new(spec), name, env, self.guards.clone());
+    }
+}
+
+/// Waits until the run has been starting for so long.
+async fn starts_for(run: &JobRun, within: impl Fn() -> Duration) {
+    let mut status = run.status();
+    loop {
+        let is_starting = |now: &ProcessStatus| now.state == ProcessState::Starting;
+        if status.wait_for(is_starting).await.is_err() {
+            return pending().await;
+        }
+        if tokio::time::timeout(within(), status.wait_for(|now| !is_starting(now))).await.is_err() {
+            return;
+        }
     }
 }
 

@@ -120,6 +120,7 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<ResumeAnswer, Er
         )));
     }
     asked.fixed.fit(config)?;
+    asked.fixed.has_jobs_of(config)?;
     can_connect(config)?;
     Ok(ResumeAnswer { continues: FORMAT, version: version.to_owned(), files: Files::new() })
 }

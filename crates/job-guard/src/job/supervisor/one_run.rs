@@ -10,7 +10,7 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, oneshot, watch};
 
 use super::{Adopted, RunAsk, Stop, StopRequest, Supervisor, next_request};
 use crate::{
-    config::{Identity, Job, ReadyProbe},
+    config::{Identity, Job, ReadyProbe, RunAs},
     guard::{
         plan,
         protocol::{Exit, Launch, Report, Terms, Why},
@@ -30,6 +30,9 @@ use crate::{
 /// How long a guard may take to confirm a stop order, before the worker sends the stop signal instead: a guard that
 /// hangs must not cost the job its stop timeout.
 const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long a name service may take to find a user.
+const USER_WITHIN: Duration = Duration::from_secs(5);
 
 /// What explains most ends with code 0: the worker ends what a program has left behind in the background.
 const IN_FOREGROUND: &str = ", without a stop request; if the program goes into the background, configure \
@@ -136,24 +139,27 @@ impl Supervisor {
         self.frozen.send_replace(false);
         self.publish(None);
         let mut run = Run::default();
-        let turn = tokio::select! {
+        let before = before_start(self.job.run_as.clone(), self.suspended.clone());
+        let may_start = tokio::select! {
             biased;
             request = next_request(&mut self.stop_requests), if !self.is_abandoned => {
                 self.begin_stop(request);
                 return run.ended;
             }
-            turn = turn_to_start(self.suspended.clone()) => turn,
+            may_start = before => may_start,
         };
         self.keep(&self.guards.reporter.start_note());
-        let guarded = match self.start(&mut run).await {
-            Ok(guarded) => guarded,
+        let started = match may_start {
+            Ok((run_as, _turn)) => self.start(run_as, &mut run).await,
+            Err(reason) => Err(reason),
+        };
+        match started {
+            Ok(guarded) => self.see_through(guarded, run).await,
             Err(reason) => {
                 self.keep(&format!("not started: {reason}"));
-                return Ended { reason, ..run.ended };
+                Ended { reason, ..run.ended }
             }
-        };
-        drop(turn);
-        self.see_through(guarded, run).await
+        }
     }
 
     /// Continues a run whose program runs.
@@ -193,8 +199,7 @@ impl Supervisor {
         run.ended
     }
 
-    async fn start(&mut self, run: &mut Run) -> Result<Guarded, String> {
-        let run_as = self.look_up_user().await?;
+    async fn start(&mut self, run_as: Option<Identity>, run: &mut Run) -> Result<Guarded, String> {
         let mut launch = self.launch(run_as);
         if self.job.ready == ReadyProbe::Notify || self.job.notifies {
             let socket =
@@ -224,14 +229,6 @@ impl Supervisor {
             relays_output: true,
             limits: job.limits,
             ..self.guards.launch(&job.command, &job.env, run_as, job.no_new_privileges, until)
-        }
-    }
-
-    /// The user that the program runs as, unless that is the worker's.
-    async fn look_up_user(&self) -> Result<Option<Identity>, String> {
-        match self.job.run_as.clone() {
-            Some(run_as) => run_as.other_than_own().await,
-            None => Ok(None),
         }
     }
 
@@ -553,6 +550,22 @@ fn latest_kill(work_until: BootTime, stops: impl IntoIterator<Item = Stop>) -> B
 }
 
 /// Waits until a job may be started: not while it would have to rest, and one at a time.
+/// What a start waits for: the user that the program runs as, unless that is the worker's, and its turn. A name service that
+/// does not answer holds up no other job.
+async fn before_start(
+    run_as: Option<RunAs>,
+    suspended: watch::Receiver<bool>,
+) -> Result<(Option<Identity>, Result<SemaphorePermit<'static>, AcquireError>), String> {
+    let found = match run_as {
+        Some(run_as) => {
+            let found = tokio::time::timeout(USER_WITHIN, run_as.other_than_own()).await;
+            found.unwrap_or_else(|_| Err(format!("its user was not found within {USER_WITHIN:?}")))?
+        }
+        None => None,
+    };
+    Ok((found, turn_to_start(suspended).await))
+}
+
 async fn turn_to_start(
     mut suspended: watch::Receiver<bool>,
 ) -> Result<SemaphorePermit<'static>, AcquireError> {
