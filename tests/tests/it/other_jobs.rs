@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use e2e::{Cluster, Driver, JOB, SOON, Setup, wait_for};
+use e2e::{Cluster, Driver, JOB, SOON, Setup, Worker, wait_for};
 
 /// The job that goes by the usual one.
 const WEB: &str = "web";
@@ -95,6 +95,35 @@ async fn a_job_without_a_fit_member_beside_the_other_stays_and_says_why() {
     alone.await;
     cluster.operator().done(&["drain", "west", "--off", "--job", WEB]).await;
     led(&mut cluster, true).await;
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_site_is_emptied_of_a_job_that_must_lead_beside_another() {
+    let mut cluster = Cluster::of(with_job("require", "site")).await;
+    let (orders, _) = led(&mut cluster, true).await;
+    if site_of(&orders) == "west" {
+        switch_over(&cluster, &[JOB, "--to", "east-1"]).await;
+        led(&mut cluster, true).await;
+    }
+    let moved = cluster.operator().json(&["evacuate", "east", "--wait"]).await;
+    assert_eq!((&moved["steps"][1]["job"], &moved["steps"][1]["after"][0]), (&WEB.into(), &JOB.into()));
+    assert_eq!(led(&mut cluster, true).await, ("west-1".to_owned(), "west-1".to_owned()));
+
+    // There is nothing left to move, and everything to move back.
+    cluster.operator().done(&["evacuate", "east", "--wait"]).await;
+    cluster.operator().done(&["evacuate", "east", "--undo", "--wait"]).await;
+    let (orders, _) = led(&mut cluster, true).await;
+    assert_eq!(site_of(&orders), "east");
+    for job in [JOB, WEB] {
+        let list = cluster.operator().json(&["list", "--job", job]).await;
+        assert_eq!(list["drained"], serde_json::json!([]), "{list:#}");
+    }
+
+    cluster.site("east").for_each(Worker::kill_with_guards);
+    let forced = cluster.operator().json(&["evacuate", "east", "--force", "--yes", "--wait"]).await;
+    assert_eq!(forced["phase"], "done", "{forced:#}");
+    assert_eq!(led(&mut cluster, true).await, ("west-1".to_owned(), "west-1".to_owned()));
     cluster.end().await;
 }
 

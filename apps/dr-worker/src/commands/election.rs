@@ -1,6 +1,6 @@
 //! The session of a command, and the elections that it is about.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, time::Duration};
 
 use crate::znodes::overlays;
 use anstream::eprintln;
@@ -134,6 +134,21 @@ impl Operator {
             };
             self.config.others.insert(job, led);
         }
+    }
+
+    /// The same, knowing where the jobs are led now that the policy of this one goes by.
+    pub(crate) async fn seeing(&self, job: &str) -> Result<Cow<'_, Self>, Error> {
+        let needed = self.config.jobs.get(job).map(|policy| policy.needs().jobs).unwrap_or_default();
+        if needed.is_empty() {
+            return Ok(Cow::Borrowed(self));
+        }
+        let observer = self.observer().await?;
+        let mut seeing = self.clone();
+        for job in needed {
+            let snapshot = observer.snapshot(&self.paths(&job)?).await?;
+            seeing.config.others.insert(job, led(&snapshot));
+        }
+        Ok(Cow::Owned(seeing))
     }
 
     /// The present session. A lost connection is waited for, for as long as for the first one.

@@ -536,6 +536,15 @@ impl OperatorConfig {
         policy.seeing(self.others.clone())
     }
 
+    /// What each job moves after: the jobs that it comes after, and those beside which it must lead.
+    pub fn moves_after(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut after = self.after.clone();
+        for (job, policy) in &self.jobs {
+            after.entry(job.clone()).or_default().extend(policy.who.required_jobs());
+        }
+        after
+    }
+
     /// A short text for the policy of a job: the same on all nodes with the same policy.
     pub fn fingerprint_of(&self, job: &str) -> String {
         self.policy_of(job).fingerprint(self.fenced.contains(job))

@@ -190,7 +190,9 @@ impl<'a> Carrier<'a> {
             let Some(plan) = self.running().await? else { return Ok(()) };
             let Some(step) = plan.steps.get(at).filter(|_| plan.due().contains(&at)) else { return Ok(()) };
             let paths = self.operator.paths(&step.job)?;
-            let (snapshot, state) = match gather_election(&self.operator, &paths).await {
+            // What it must lead beside may have moved a moment ago.
+            let operator = self.operator.seeing(&step.job).await?;
+            let (snapshot, state) = match gather_election(&operator, &paths).await {
                 Ok(found) => found,
                 Err(error @ Error::Usage(_)) => {
                     return self.settle(at, &plan, &StepOutcome::Failed(error.to_string())).await;
@@ -429,7 +431,8 @@ impl<'a> Carrier<'a> {
         if begun.is_none_or(|request| request.state != RequestState::Pending) {
             return Ok(());
         }
-        match moves::decide(&self.operator, paths.name(), paths, filed, until, || {}).await? {
+        let operator = self.operator.seeing(paths.name()).await?;
+        match moves::decide(&operator, paths.name(), paths, filed, until, || {}).await? {
             Decision::Made | Decision::StillLed(_) => Ok(()),
             Decision::Refused(why) | Decision::NotNow(why) => {
                 let reason = format!("by {} ({why})", filed.request.by);

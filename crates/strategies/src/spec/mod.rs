@@ -4,7 +4,10 @@ mod built_in;
 mod named;
 mod over;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use election_core::strategy::{Cause, SiteId, Strategy};
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -28,7 +31,7 @@ use crate::{
     stage::Stage as _,
     stages::{
         FailedLast, Hours, Incumbent, Minimum, OldestBallot, Priority, RoundRobin, SameSite, SiteOrder,
-        Software, YoungestBallot,
+        Software, WithJob, YoungestBallot,
     },
 };
 
@@ -187,11 +190,21 @@ impl PolicySpec {
             .collect()
     }
 
+    /// The stages of its pipeline and of its rules.
+    fn stages(&self) -> impl Iterator<Item = &Named<OwnStage>> {
+        self.pipeline.iter().chain(self.rules.iter().map(|rule| &rule.pipeline)).flatten()
+    }
+
+    /// The other jobs beside whose leaders it must lead.
+    pub fn required_jobs(&self) -> BTreeSet<String> {
+        let stages = self.stages().filter_map(|stage| stage.of_other_job(&self.subject.jobs));
+        stages.filter_map(WithJob::required).collect()
+    }
+
     /// What its members must measure or publish.
     pub fn needs(&self) -> Needs {
         let mut needs = Needs::default();
-        let stages = self.pipeline.iter().chain(self.rules.iter().map(|rule| &rule.pipeline)).flatten();
-        stages.for_each(|stage| needs.merge(&stage.made.needs));
+        self.stages().for_each(|stage| needs.merge(&stage.made.needs));
         self.strategy.iter().for_each(|strategy| needs.merge(&strategy.made.needs));
         needs
     }

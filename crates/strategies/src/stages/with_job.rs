@@ -83,6 +83,11 @@ impl WithJob {
         Needs { jobs: [self.job.clone()].into(), ..Needs::default() }
     }
 
+    /// The other job, if only members beside it lead.
+    pub(crate) fn required(self) -> Option<String> {
+        (self.strength == Strength::Require).then_some(self.job)
+    }
+
     /// Whether it refuses members.
     pub(crate) fn refuses(&self) -> bool {
         matches!(self.strength, Strength::Require | Strength::Apart)

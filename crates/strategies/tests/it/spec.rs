@@ -429,6 +429,10 @@ fn other_jobs_load_and_hours_are_read() {
     );
     let jobs = ["db", "mq"].map(str::to_owned).into();
     assert_eq!(spec.needs(), Needs::default().with(|needs| (needs.jobs, needs.load) = (jobs, true)));
+    assert!(spec.required_jobs().is_empty());
+    let required = "{ stage = 'with-job', job = 'db', strength = 'require' }";
+    let rule = format!("pipeline = [{required}]\nrules = [{{ when = 'failure', pipeline = ['capacity'] }}]");
+    assert_eq!(read_with_all(&rule).required_jobs(), ["db".to_owned()].into());
     // What the job itself loads is part of the policy.
     assert_ne!(spec, spec.clone().with_load(2));
     assert_eq!(spec, spec.clone().with_load(1));

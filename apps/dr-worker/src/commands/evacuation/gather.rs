@@ -6,6 +6,7 @@ use election_core::internals::record::{MAX_RECORD, Record as _};
 use futures_util::{StreamExt as _, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strategies::other_jobs::{LedBy, OtherJob};
 
 use super::{
     order::{follows, layers},
@@ -15,7 +16,7 @@ use crate::{
     commands::{Operator, check_sites, drill::gather::gather_election},
     error::Error,
     typed::Typed,
-    znodes::Evacuation,
+    znodes::{Evacuation, EvacuationLeader},
 };
 
 /// How many elections are read at a time.
@@ -40,8 +41,8 @@ pub(crate) struct Prepared {
     pub(crate) left_out: Vec<JobNote>,
 }
 
-/// Surveys these jobs, by default all, and gives the evacuation its steps in their order: that of the keys `after`, and `order`,
-/// jobs of which each follows the one before.
+/// Surveys these jobs, by default all, and gives the evacuation its steps in their order: that of the keys `after`, of the jobs
+/// beside which others must lead, and of `order`, jobs of which each follows the one before.
 ///
 /// # Errors
 /// If ZooKeeper does not answer; if no job has to do with the site, or the jobs follow one another in a circle.
@@ -55,12 +56,19 @@ pub(crate) async fn prepare(
     if let Some(unknown) = jobs.iter().chain(order).find(|job| !all.contains(job)) {
         return Err(Error::Usage(format!("unknown job {unknown}; jobs: {}", all.join(", "))));
     }
-    let chosen: Vec<_> = all.into_iter().filter(|job| jobs.is_empty() || jobs.contains(job)).collect();
-    let found = stream::iter(chosen).map(|job| found(operator, &plan, job)).buffered(READ_AT_ONCE);
-    let found: Vec<Result<(String, SurveyedJob), Error>> = found.collect().await;
+    let mut after = operator.config.moves_after();
+    for pair in order.windows(2) {
+        if let [before, job] = pair {
+            after.entry(job.clone()).or_default().insert(before.clone());
+        }
+    }
+    let circle =
+        |jobs: Vec<String>| Error::Usage(format!("these jobs are ordered in a circle: {}", jobs.join(", ")));
+    let chosen = all.into_iter().filter(|job| jobs.is_empty() || jobs.contains(job)).collect();
+    let chosen = follows(&chosen, &after).and_then(|follows| layers(&follows)).map_err(circle)?;
     let (mut steps, mut obstacles, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-    for found in found {
-        match found? {
+    for found in found(operator, &plan, chosen).await? {
+        match found {
             (job, SurveyedJob::LeftOut(why)) => left_out.push(JobNote { job, why }),
             (job, SurveyedJob::Step(step, whys)) => {
                 steps.push(*step);
@@ -77,14 +85,6 @@ pub(crate) async fn prepare(
         )));
     }
     let moving: BTreeSet<_> = steps.iter().map(|step| step.job.clone()).collect();
-    let circle =
-        |jobs: Vec<String>| Error::Usage(format!("these jobs are ordered in a circle: {}", jobs.join(", ")));
-    let mut after = operator.config.after.clone();
-    for pair in order.windows(2) {
-        if let [before, job] = pair {
-            after.entry(job.clone()).or_default().insert(before.clone());
-        }
-    }
     let mut follows = follows(&moving, &after).map_err(circle)?;
     let layers = layers(&follows).map_err(circle)?;
     let layer = |job: &String| layers.iter().position(|layer| layer.contains(job));
@@ -103,7 +103,34 @@ pub(crate) async fn prepare(
     Ok(Prepared { plan, obstacles, left_out })
 }
 
-async fn found(operator: &Operator, plan: &Evacuation, job: String) -> Result<(String, SurveyedJob), Error> {
+/// Surveys these jobs, layer by layer: one that must lead beside another finds that where it would have moved.
+async fn found(
+    operator: &Operator,
+    plan: &Evacuation,
+    layers: Vec<Vec<String>>,
+) -> Result<Vec<(String, SurveyedJob)>, Error> {
+    let (mut then, mut all) = (operator.clone(), Vec::new());
+    for layer in layers {
+        let found = stream::iter(layer).map(|job| found_of(&then, plan, job)).buffered(READ_AT_ONCE);
+        let found: Vec<Result<_, Error>> = found.collect().await;
+        for found in found {
+            let (job, found) = found?;
+            if let SurveyedJob::Step(step, _) = &found
+                && let Some(EvacuationLeader { member, site }) = step.predicted.clone()
+            {
+                then.config.others.insert(job.clone(), OtherJob::Led(vec![LedBy { member, site }]));
+            }
+            all.push((job, found));
+        }
+    }
+    Ok(all)
+}
+
+async fn found_of(
+    operator: &Operator,
+    plan: &Evacuation,
+    job: String,
+) -> Result<(String, SurveyedJob), Error> {
     let paths = operator.paths(&job)?;
     let (snapshot, state) = gather_election(operator, &paths).await?;
     let sites = [Some(&plan.site), plan.to_site.as_ref()];

@@ -236,6 +236,11 @@ fn policies_name_other_jobs_that_there_are() {
         "worker.toml:12:1: job.bills.policy: it depends on the leader of \"bills\"",
         &["job itself"],
     );
+    let beside = by("bills", "orders").replace(" }]", ", strength = \"require\" }]");
+    let given = with(&[beside, by("shop", "orders")]);
+    let after = OperatorConfig::load(&given.sources).unwrap().moves_after();
+    assert_eq!(after["bills"], ["orders".to_owned()].into());
+    assert!(after["shop"].is_empty() && after["orders"].is_empty(), "{after:?}");
     // The jobs could follow each other for ever.
     let all = [by("a", "c"), by("b", "a"), by("c", "b")];
     let said = with(&all).problems();
