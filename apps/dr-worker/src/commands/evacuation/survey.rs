@@ -93,6 +93,8 @@ pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> N
             NextMove::Wait(format!("a handover of {} is under way", leader.member))
         }
         None if is_coming => NextMove::Wait("a takeover is under way".to_owned()),
+        // No member of the site may lead before the site is open.
+        _ if plan.undo && step.drained => NextMove::Move(plan.site.clone()),
         Some((leader, false)) if !plan.is_forced() => {
             NextMove::Wait(format!("{} is not READY", leader.member))
         }
@@ -280,5 +282,20 @@ mod tests {
         for (cause, at_ms) in [(Cause::LeaderLost, NOW_MS - 65_000), (Cause::CalledOff, NOW_MS)] {
             assert_eq!(outcome("east-1", cause, at_ms), Some(StepOutcome::Failed(why())));
         }
+    }
+
+    #[test]
+    fn a_site_is_opened_first_for_a_job_that_nobody_may_lead() {
+        let mut plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS);
+        let mut step = EvacuationStep::new("orders", BTreeSet::new());
+        step.from = Some(EvacuationLeader { member: "east-1".parse().unwrap(), site: plan.site.clone() });
+        (plan.undo, step.drained) = (true, true);
+        let mut snapshot = sample(&["east-1"]);
+        snapshot.leader_znodes = vec![None];
+        snapshot.elected.as_mut().unwrap().record.slots[0].named = None;
+        let state = state(snapshot, &[]);
+        assert_eq!(next(&plan, &step, &state), NextMove::Move(plan.site.clone()));
+        step.drained = false;
+        assert_eq!(next(&plan, &step, &state), NextMove::Wait("no member leads".to_owned()));
     }
 }
