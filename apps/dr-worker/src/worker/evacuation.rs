@@ -308,7 +308,9 @@ impl<'a> Carrier<'a> {
                     return Ok(None);
                 }
                 plan.settle(at, (*outcome).clone(), unix_ms());
-                plan.steps.get(at).is_some_and(EvacuationStep::is_away)
+                // The site was drained after the move began. One that was drained before may be open.
+                let step = plan.steps.get(at);
+                step.is_some_and(|step| step.is_away() && !(step.drained && step.tries > 0))
             }
             StepChange::Drain { request, close } => {
                 if step.request.as_ref() != *request || plan.undo == *close {
@@ -319,6 +321,7 @@ impl<'a> Carrier<'a> {
         };
         let orders = self.drained(observer, plan, at, close).await?;
         let is_changed = matches!(change, StepChange::Settle { .. })
+            || !matches!(orders, None | Some(MultiOp::Check { .. }))
             || plan.steps.get(at).is_some_and(|step| step.drained != was_drained);
         Ok(is_changed.then(|| orders.into_iter().collect()))
     }
@@ -341,7 +344,7 @@ impl<'a> Carrier<'a> {
     ) -> Result<Option<MultiOp>, Error> {
         let (site, by, undo) = (plan.site.clone(), plan.by.clone(), plan.undo);
         let Some(step) = plan.steps.get_mut(at) else { return Ok(None) };
-        if close == step.drained || (!close && !undo) {
+        if !close && !(undo && step.drained) {
             return Ok(None);
         }
         let paths = self.operator.paths(&step.job)?;
@@ -353,7 +356,7 @@ impl<'a> Carrier<'a> {
         };
         let reason = format!("evacuation of site {site}");
         let altered = orders::altered(&known, &by, Some(&reason), alter)?;
-        step.drained = close && altered.is_some();
+        step.drained = close && (step.drained || altered.is_some());
         // It may be drained already. The server that was read may be behind.
         let seen = known.node().map(|node| MultiOp::check(paths.control(), node.version));
         Ok(altered.map(|altered| altered.write).or(seen))

@@ -125,7 +125,8 @@ pub enum EvacuationState {
     Done,
     /// It has failed.
     Failed,
-    /// It is left out: nothing had been moved when the evacuation was undone.
+    /// It takes no part: an evacuation before this one has moved it, it was given up, or it had not begun when the evacuation
+    /// was undone.
     Skipped,
 }
 

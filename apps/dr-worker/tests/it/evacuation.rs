@@ -91,6 +91,9 @@ fn everything_moves_out_of_a_site_and_back() {
     again.assert(0, &["leads already"]);
     // West can't be emptied while east is closed.
     stage.operator(&["evacuate", "west"]).assert(75, &["nothing was moved", "east-1"]);
+    ordered(&stage, &["evacuate", "east", "--undo", "--wait", "--timeout", "60s"]).assert(0, &[]);
+    assert_eq!(sites(&stage), all("east"));
+    assert_eq!(stage.json(&["list", "--job", "db"])["drained"], json!([]));
 }
 
 #[test]

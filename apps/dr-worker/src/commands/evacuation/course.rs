@@ -3,7 +3,7 @@
 //! ```text
 //!   waiting ─▶ moving ─▶ done          undo: done, failed ─▶ waiting ─▶ moving ─▶ done
 //!      ▲          └────▶ failed                  waiting ─▶ skipped
-//!      └── resume ──────────┘
+//!      └── resume ──────────┘       abandon: failed, waiting ─▶ skipped
 //! ```
 //!
 //! How far it is as a whole follows from its steps, so no death can leave the two in disagreement.
@@ -74,8 +74,35 @@ impl Evacuation {
     /// Whether an order to begin that other one asks for what is under way.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         let what = |plan: &Self| (plan.site.clone(), plan.to_site.clone(), plan.force, plan.now);
-        let jobs = |plan: &Self| plan.steps.iter().map(|step| step.job.clone()).collect::<BTreeSet<_>>();
+        let jobs = |plan: &Self| {
+            let moving = plan.steps.iter().filter(|step| step.state != State::Skipped);
+            moving.map(|step| step.job.clone()).collect::<BTreeSet<_>>()
+        };
         !self.undo && what(self) == what(other) && jobs(self) == jobs(other)
+    }
+
+    /// Takes over what a move back needs of the evacuation before this one, if that was of the same site: who led each job
+    /// there, and what was drained. Returns whether that one has moved a job that has not returned.
+    pub(crate) fn inherit(&mut self, before: &Self) -> bool {
+        let is_back = |step: &EvacuationStep| before.undo && step.back && step.state == State::Done;
+        let is_of_it = |step: &&EvacuationStep| before.site == self.site && step.is_touched() && !is_back(step);
+        let mut is_away = false;
+        for old in before.steps.iter().filter(is_of_it) {
+            let Some(step) = self.steps.iter_mut().find(|step| step.job == old.job) else {
+                let EvacuationStep { from, leader, tries, drained, .. } = old.clone();
+                let skipped = EvacuationStep::new(&old.job, old.after.clone());
+                let state = State::Skipped;
+                self.steps.push(EvacuationStep { from, leader, tries, drained, state, ..skipped });
+                is_away = true;
+                continue;
+            };
+            step.drained = old.drained;
+            if step.from.as_ref().is_none_or(|from| from.site != before.site) {
+                step.from.clone_from(&old.from);
+                is_away = true;
+            }
+        }
+        is_away
     }
 
     /// Whether jobs are moved by force. A move back never is: the site is there again.
@@ -129,15 +156,30 @@ impl Evacuation {
     /// # Errors
     /// Why there is nothing to resume.
     pub(crate) fn resume(&mut self) -> Result<(), String> {
-        match self.phase() {
-            EvacuationPhase::Running => return Err("it is under way".to_owned()),
-            EvacuationPhase::Done => return Err("it is done".to_owned()),
-            EvacuationPhase::Stopped => {}
-        }
+        self.stopped()?;
         for step in self.steps.iter_mut().filter(|step| step.state == State::Failed) {
             step.state = State::Waiting;
         }
         Ok(())
+    }
+
+    /// Gives up what has failed and what has not begun: everything stays where it is.
+    ///
+    /// # Errors
+    /// Why there is nothing to give up.
+    pub(crate) fn abandon(&mut self) -> Result<(), String> {
+        self.stopped()?;
+        let is_left = |step: &&mut EvacuationStep| matches!(step.state, State::Waiting | State::Failed);
+        self.steps.iter_mut().filter(is_left).for_each(|step| step.state = State::Skipped);
+        Ok(())
+    }
+
+    fn stopped(&self) -> Result<(), String> {
+        match self.phase() {
+            EvacuationPhase::Running => Err("it is under way".to_owned()),
+            EvacuationPhase::Done => Err("it is done".to_owned()),
+            EvacuationPhase::Stopped => Ok(()),
+        }
     }
 
     /// Turns it back: what was moved returns, in the same order; what has not begun stays.
@@ -151,9 +193,9 @@ impl Evacuation {
         self.undo = true;
         for step in &mut self.steps {
             step.state = match step.state {
-                State::Waiting if step.tries == 0 => State::Skipped,
-                State::Waiting | State::Done | State::Failed => State::Waiting,
-                state @ (State::Begun | State::Skipped) => state,
+                State::Begun => State::Begun,
+                State::Waiting | State::Skipped if !step.is_touched() => State::Skipped,
+                _ => State::Waiting,
             };
         }
         Ok(())
@@ -178,6 +220,11 @@ impl EvacuationStep {
     /// Whether its request is filed, and its outcome is not known.
     pub(crate) fn request_is_open(&self) -> bool {
         self.state == State::Begun
+    }
+
+    /// Whether a move of it was begun, or the site drained for it.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.tries > 0 || self.drained
     }
 
     /// Whether the job is out of the site.

@@ -120,6 +120,62 @@ fn what_is_turned_back_under_way_moves_back_once_it_has_ended() {
     assert!(plan.steps[1..].iter().all(|step| step.state == State::Skipped));
 }
 
+/// The evacuation of the east after this one, which moves these jobs. Each is led in the west now.
+fn again(jobs: &[(&str, &[&str])]) -> Evacuation {
+    let mut plan = plan(jobs);
+    plan.at_ms += 1;
+    for step in &mut plan.steps {
+        step.from = Some(leader(&step.job, "west"));
+    }
+    plan
+}
+
+#[test]
+fn what_was_moved_before_it_moves_back_too() {
+    let mut before = chain();
+    begin(&mut before);
+    before.steps[0].from = Some(leader("db", "east"));
+    before.steps[0].drained = true;
+    settle(&mut before, "db", west("db"));
+    begin(&mut before);
+    settle(&mut before, "app", StepOutcome::Failed("no".to_owned()));
+
+    let mut same = again(&[("db", &[]), ("app", &["db"])]);
+    assert!(same.inherit(&before));
+    assert_eq!((same.steps.len(), same.steps[0].drained), (3, true), "auth is under way");
+    assert_eq!(same.steps[0].from, before.steps[0].from);
+
+    let mut fewer = again(&[("proxy", &[])]);
+    let wanted = fewer.clone();
+    assert!(fewer.inherit(&before));
+    assert!(fewer.is_same_as(&wanted), "the same order joins it");
+    assert_eq!(begin(&mut fewer), ["proxy"]);
+    settle(&mut fewer, "proxy", west("proxy"));
+    assert_eq!(fewer.phase(), EvacuationPhase::Done);
+    fewer.turn_back().unwrap();
+    assert_eq!(begin(&mut fewer), ["proxy", "db"], "app and auth follow db");
+    settle(&mut fewer, "db", StepOutcome::Leads(leader("db", "east")));
+
+    let mut next = again(&[("cache", &[])]);
+    next.inherit(&fewer);
+    assert!(next.steps.iter().all(|step| step.job != "db"), "it has returned");
+    next.site = "west".parse().unwrap();
+    next.steps.truncate(1);
+    assert!(!next.inherit(&before) && next.steps.len() == 1, "another site");
+}
+
+#[test]
+fn what_has_stopped_is_given_up_and_can_still_move_back() {
+    let mut plan = chain();
+    assert_eq!(plan.abandon().unwrap_err(), "it is under way");
+    begin(&mut plan);
+    settle(&mut plan, "db", StepOutcome::Failed("no".to_owned()));
+    plan.abandon().unwrap();
+    assert_eq!(plan.phase(), EvacuationPhase::Done);
+    plan.turn_back().unwrap();
+    assert_eq!((begin(&mut plan).as_slice(), plan.steps[1].state), (&["db".to_owned()][..], State::Skipped));
+}
+
 /// The elections as a simulation has them: a request is begun at most once, and its outcome is there to read.
 #[derive(Default)]
 struct Elections {

@@ -95,12 +95,15 @@ impl Evacuated {
 pub(crate) fn way_on(plan: &Evacuation) -> Option<String> {
     let verb = || Typed::verb("evacuate").arg(&plan.site);
     let (resume, undo) = (verb().arg("--resume"), verb().arg("--undo"));
+    let abandon = verb().arg("--abandon");
     match plan.phase() {
         EvacuationPhase::Running => None,
-        EvacuationPhase::Stopped if plan.undo => Some(format!("`{resume}` tries again")),
-        EvacuationPhase::Stopped => {
-            Some(format!("`{resume}` tries again, `{undo}` moves back what was moved"))
+        EvacuationPhase::Stopped if plan.undo => {
+            Some(format!("`{resume}` tries again, `{abandon}` leaves everything where it is"))
         }
+        EvacuationPhase::Stopped => Some(format!(
+            "`{resume}` tries again, `{undo}` moves back what was moved, `{abandon}` leaves everything where it is"
+        )),
         EvacuationPhase::Done if plan.undo => None,
         EvacuationPhase::Done => {
             let open = Typed::verb("drain").arg(&plan.site).arg("--off").arg("--all");
@@ -123,6 +126,7 @@ impl EvacuationStep {
             }
             (State::Done, _) => format!("nothing to move: {why}"),
             (State::Failed, _) => format!("failed: {why}"),
+            (State::Skipped, _) if self.is_touched() => "skipped: it stays where it is".to_owned(),
             (State::Skipped, _) => "skipped: it had not begun".to_owned(),
         }
     }

@@ -4,7 +4,7 @@ use election_admin::{AdminError, Attempts, Known, Observer};
 use election_core::{Paths, config::SiteId};
 use zk_session::Session;
 
-use super::course::EvacuationPhase;
+use super::{course::EvacuationPhase, shown::way_on};
 use crate::{
     error::Error,
     typed::Typed,
@@ -23,12 +23,18 @@ pub(crate) async fn read(session: &Session, paths: &Paths) -> Result<Option<Evac
 /// What becomes of an order to begin this one: it joins the one that is under way if that is the same. `None` if none is.
 ///
 /// # Errors
-/// Another one is under way.
+/// Another one is under way, or one of another site has stopped.
 pub(crate) fn joined(present: Option<Evacuation>, plan: &Evacuation) -> Result<Option<Evacuation>, Error> {
-    match present.filter(|present| present.phase() == EvacuationPhase::Running) {
-        Some(present) if present.is_same_as(plan) => Ok(Some(present)),
-        Some(present) => Err(under_way(&present, &plan.site)),
-        None => Ok(None),
+    let Some(present) = present else { return Ok(None) };
+    match present.phase() {
+        EvacuationPhase::Running if present.is_same_as(plan) => Ok(Some(present)),
+        EvacuationPhase::Running => Err(under_way(&present, &plan.site)),
+        EvacuationPhase::Stopped if present.site != plan.site => {
+            let (site, by) = (&present.site, &present.by);
+            let ways = way_on(&present).unwrap_or_default();
+            Err(Error::NotNow(format!("the evacuation of site {site} by {by} has stopped: {ways}")))
+        }
+        EvacuationPhase::Stopped | EvacuationPhase::Done => Ok(None),
     }
 }
 
@@ -41,6 +47,7 @@ pub(crate) async fn begin(
     paths: &Paths,
     plan: &mut Evacuation,
 ) -> Result<Option<Evacuation>, Error> {
+    let prepared = plan.clone();
     let mut attempts = Attempts::over(session);
     loop {
         let observer = attempts.look().await?;
@@ -51,11 +58,12 @@ pub(crate) async fn begin(
             if present.at_ms == plan.at_ms && present.by == plan.by && present.site == plan.site {
                 return Ok(None);
             }
-            let least = present.at_ms.saturating_add(1);
-            if let Some(present) = joined(Some(present), plan)? {
+            if let Some(present) = joined(Some(present.clone()), &prepared)? {
                 return Ok(Some(present));
             }
-            plan.at_ms = plan.at_ms.max(least);
+            plan.clone_from(&prepared);
+            plan.at_ms = plan.at_ms.max(present.at_ms.saturating_add(1));
+            plan.inherit(&present);
         }
         known.make_parents(observer.session()).await?;
         if attempts.write([known.replace(plan).map_err(AdminError::from)?]).await? {
@@ -64,7 +72,7 @@ pub(crate) async fn begin(
     }
 }
 
-/// Changes the last evacuation, which must be of the same site.
+/// Changes the last evacuation, which must be of the same site, and have begun at `at_ms` if that is given.
 ///
 /// # Errors
 /// Why it was not changed.
@@ -72,37 +80,50 @@ pub(crate) async fn change(
     session: &Session,
     paths: &Paths,
     named: &Evacuation,
+    at_ms: Option<u64>,
     alter: fn(&mut Evacuation) -> Result<(), String>,
 ) -> Result<Evacuation, Error> {
-    let site = &named.site;
     let mut attempts = Attempts::over(session);
     let mut written = None;
     loop {
         let observer = attempts.look().await?;
         let known: Known<Evacuation> = observer.known(paths.evacuation()).await?;
         let present = known.record().map_err(AdminError::from)?;
-        let Some(mut plan) = present else {
+        let Some(present) = present else {
             return Err(Error::NotNow("there was no evacuation".to_owned()));
         };
-        if written.as_ref() == Some(&plan) {
-            return Ok(plan);
+        if written.as_ref() == Some(&present) {
+            return Ok(present);
         }
-        if plan.site != *site {
-            return Err(Error::NotNow(format!(
-                "the last evacuation is that of site {}, not of {site}",
-                plan.site
-            )));
-        }
-        alter(&mut plan).map_err(|why| Error::NotNow(format!("the evacuation of site {site}: {why}")))?;
-        plan.by.clone_from(&named.by);
-        if named.reason.is_some() {
-            plan.reason.clone_from(&named.reason);
-        }
+        let plan = changed(present, named, at_ms, alter)?;
         if attempts.write([known.replace(&plan).map_err(AdminError::from)?]).await? {
             return Ok(plan);
         }
         written = Some(plan);
     }
+}
+
+fn changed(
+    mut plan: Evacuation,
+    named: &Evacuation,
+    at_ms: Option<u64>,
+    alter: fn(&mut Evacuation) -> Result<(), String>,
+) -> Result<Evacuation, Error> {
+    let site = &named.site;
+    if plan.site != *site {
+        let last = &plan.site;
+        return Err(Error::NotNow(format!("the last evacuation is that of site {last}, not of {site}")));
+    }
+    if at_ms.is_some_and(|at_ms| plan.at_ms != at_ms) {
+        let by = &plan.by;
+        return Err(Error::NotNow(format!("another evacuation of site {site} has begun since, by {by}")));
+    }
+    alter(&mut plan).map_err(|why| Error::NotNow(format!("the evacuation of site {site}: {why}")))?;
+    plan.by.clone_from(&named.by);
+    if named.reason.is_some() {
+        plan.reason.clone_from(&named.reason);
+    }
+    Ok(plan)
 }
 
 fn under_way(present: &Evacuation, wanted: &SiteId) -> Error {
@@ -127,4 +148,38 @@ pub(crate) fn new(site: &SiteId, by: &str, reason: Option<&str>) -> Evacuation {
     let mut plan = Evacuation::new(site.clone(), by, unix_ms());
     plan.reason = reason.map(str::to_owned);
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::znodes::{EvacuationState, EvacuationStep};
+
+    fn of(site: &str) -> Evacuation {
+        let mut plan = Evacuation::new(site.parse().unwrap(), "ann", 1_700_000_000_000);
+        plan.steps = vec![EvacuationStep::new("db", [].into())];
+        plan
+    }
+
+    #[test]
+    fn a_drill_does_not_turn_back_what_another_operator_has_begun() {
+        let (mine, mut other) = (of("east"), of("east"));
+        other.at_ms += 1;
+        let turned = |of: &Evacuation, at_ms| changed(of.clone(), &mine, at_ms, Evacuation::turn_back);
+        assert!(turned(&mine, Some(mine.at_ms)).unwrap().undo);
+        let why = turned(&other, Some(mine.at_ms)).unwrap_err().to_string();
+        assert_eq!(why, "another evacuation of site east has begun since, by ann");
+        assert!(turned(&other, None).unwrap().undo, "an operator means the last one");
+    }
+
+    #[test]
+    fn one_that_has_stopped_is_not_replaced_by_one_of_another_site() {
+        let mut stopped = of("east");
+        stopped.steps[0].state = EvacuationState::Failed;
+        assert_eq!(joined(Some(stopped.clone()), &of("east")).unwrap(), None);
+        let why = joined(Some(stopped.clone()), &of("west")).unwrap_err().to_string();
+        assert!(why.contains("evacuate east --resume` tries again") && why.contains("east --abandon`"), "{why}");
+        stopped.abandon().unwrap();
+        assert_eq!(joined(Some(stopped), &of("west")).unwrap(), None);
+    }
 }

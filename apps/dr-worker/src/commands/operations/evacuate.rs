@@ -16,7 +16,7 @@ use crate::{
 /// Move all jobs out of a site, in their order, and drain it.
 ///
 /// Workers carry it out: it goes on if this command ends.
-/// It stops at the first move that fails; --resume tries again, --undo moves back.
+/// It stops at the first move that fails; --resume tries again, --undo moves back, --abandon leaves it as it is.
 #[derive(Debug, Args)]
 pub(super) struct Evacuate {
     /// Site.
@@ -47,6 +47,9 @@ pub(super) struct Evacuate {
     /// Move back what was moved, and open the site.
     #[arg(long, conflicts_with_all = ["jobs", "to_site", "force", "dry_run"])]
     undo: bool,
+    /// Give up what is left of one that has stopped: everything stays where it is.
+    #[arg(long, conflicts_with_all = ["resume", "undo", "jobs", "to_site", "force", "dry_run"])]
+    abandon: bool,
 }
 
 impl Evacuate {
@@ -59,8 +62,12 @@ impl Evacuate {
 
     /// Of one that has begun.
     async fn change(&self, of: &Election<'_>) -> Result<Report<Evacuated>, Error> {
-        let alter = if self.resume { Evacuation::resume } else { Evacuation::turn_back };
-        let plan = store::change(&of.operator.session, &of.paths, &self.plan(of), alter).await?;
+        let alter = match (self.resume, self.abandon) {
+            (true, _) => Evacuation::resume,
+            (_, true) => Evacuation::abandon,
+            _ => Evacuation::turn_back,
+        };
+        let plan = store::change(&of.operator.session, &of.paths, &self.plan(of), None, alter).await?;
         let shown = Evacuated::from(plan);
         let text = shown.progress();
         Ok(Report::new(shown, text))
@@ -80,7 +87,7 @@ impl Operation for Evacuate {
     }
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Evacuated>, Error> {
-        if self.resume || self.undo {
+        if self.resume || self.undo || self.abandon {
             return Ok(Ask::Deed(None, Box::pin(self.change(of))));
         }
         let prepared = prepare(of.operator, self.plan(of), &self.jobs, &[]).await?;

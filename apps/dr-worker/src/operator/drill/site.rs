@@ -48,6 +48,10 @@ pub(super) async fn practise(
     let of = Election::new(operator, PLANS, author)?;
     let examined = examine(operator, (name, plan), &of.paths, author).await?;
     let present = store::read(&operator.session, &of.paths).await?;
+    if present.as_ref().is_some_and(|present| examined.prepared.plan.clone().inherit(present)) {
+        let (site, undo) = (&plan.site, Typed::verb("evacuate").arg(&plan.site).arg("--undo"));
+        return Err(Error::NotNow(format!("site {site} is evacuated already; `{undo}` moves back what was moved")));
+    }
     alone(store::joined(present, &examined.prepared.plan)?)?;
     refused(&examined.evaluated.checks)?;
     let jobs = examined.prepared.plan.steps.len();
@@ -86,7 +90,8 @@ async fn moved(
     until_ended(of, away, Some(plan.limit)).await?;
     if plan.back && away.phase() == EvacuationPhase::Done {
         tokio::time::sleep(plan.rules.stay).await;
-        let turned = store::change(&of.operator.session, &of.paths, away, Evacuation::turn_back).await?;
+        let (session, begun) = (&of.operator.session, Some(away.at_ms));
+        let turned = store::change(session, &of.paths, away, begun, Evacuation::turn_back).await?;
         until_ended(of, back.insert(turned), Some(plan.limit)).await?;
     }
     Ok(())
