@@ -54,6 +54,11 @@ impl ExitCode {
         }
     }
 
+    /// Whether the same may succeed later.
+    pub(crate) const fn may_pass(self) -> bool {
+        matches!(self, Self::Unreachable | Self::NotNow)
+    }
+
     /// All codes with their meanings, on one line.
     pub(crate) fn summary() -> String {
         let all = Self::ALL.map(|code| format!("{} {}", code as u8, code.meaning()));
@@ -220,6 +225,7 @@ impl From<AdminError> for Error {
             AdminError::Read(error) => error.into(),
             AdminError::Token(_) => Self::Usage(error.to_string()),
             AdminError::NotNow(why) => Self::NotNow(advice::on(&why)),
+            AdminError::TooManyRaces => Self::NotNow(error.to_string()),
             AdminError::Closed => Self::Unreachable(error.to_string()),
             other => Self::Failed(other.to_string()),
         }

@@ -16,7 +16,7 @@ use election_admin::{AdminError, Attempts, Hindrance, Known, NotNow, Observer, R
 use election_core::{
     Paths,
     internals::record::{
-        AdminRequest, Control, FiledRequest, Outgoing, Record as _, RequestKind, RequestState, Target,
+        AdminRequest, Control, FiledRequest, Outgoing, Record as _, RequestKind, Target,
     },
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -31,7 +31,7 @@ use crate::{
         evacuation::{
             course::{EvacuationPhase, StepOutcome},
             store,
-            survey::{NextMove, arrived, next},
+            survey::{NextMove, arrived, is_to_decide, next},
         },
         moves::{self, Decision, longest_move},
     },
@@ -139,12 +139,22 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Drives each step that is due or under way, side by side.
+    /// Drives each step that is due or under way, side by side. When it becomes a forced one, what is done about steps that were
+    /// under way is dropped.
     async fn carry_out(&self) -> Result<(), Error> {
+        while let Some(plan) = self.running().await? {
+            self.carry_out_as(plan.is_forced()).await?;
+        }
+        Ok(())
+    }
+
+    /// Until it is not under way any more, or has become a forced one.
+    async fn carry_out_as(&self, is_forced: bool) -> Result<(), Error> {
         let mut watch = self.session.watch_data(self.paths.evacuation());
         let (mut driven, mut steps) = (Vec::new(), FuturesUnordered::new());
         loop {
-            let Some(plan) = self.running().await? else { return Ok(()) };
+            let plan = self.running().await?;
+            let Some(plan) = plan.filter(|plan| is_forced || !plan.is_forced()) else { return Ok(()) };
             let due = plan.due();
             for (at, step) in plan.steps.iter().enumerate() {
                 if (step.request_is_open() || due.contains(&at)) && !driven.contains(&at) {
@@ -164,8 +174,18 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Begins a step if it is due, and writes its outcome.
+    /// Sees a step through. An error that does not pass by itself is the failure of this step alone.
     async fn drive(&self, at: usize) -> Result<(), Error> {
+        let Err(error) = self.step(at).await else { return Ok(()) };
+        if error.exit_code().may_pass() {
+            return Err(error);
+        }
+        let Some(plan) = self.running().await? else { return Ok(()) };
+        self.settle(at, &plan, &StepOutcome::Failed(error.to_string())).await
+    }
+
+    /// Begins a step if it is due, and writes its outcome.
+    async fn step(&self, at: usize) -> Result<(), Error> {
         self.begin(at).await?;
         let Some(plan) = self.running().await? else { return Ok(()) };
         let Some(step) = plan.steps.get(at).filter(|step| step.request_is_open()) else { return Ok(()) };
@@ -192,13 +212,7 @@ impl<'a> Carrier<'a> {
             let paths = self.operator.paths(&step.job)?;
             // What it must lead beside may have moved a moment ago.
             let operator = self.operator.seeing(&step.job).await?;
-            let (snapshot, state) = match gather_election(&operator, &paths).await {
-                Ok(found) => found,
-                Err(error @ Error::Usage(_)) => {
-                    return self.settle(at, &plan, &StepOutcome::Failed(error.to_string())).await;
-                }
-                Err(error) => return Err(error),
-            };
+            let (snapshot, state) = gather_election(&operator, &paths).await?;
             let by = *until.get_or_insert_with(|| BootTime::now() + longest_move(&self.operator, &step.job));
             match next(&plan, step, &state) {
                 NextMove::Wait(why) if BootTime::now() >= by => {
@@ -308,6 +322,10 @@ impl<'a> Carrier<'a> {
                     return Ok(None);
                 }
                 plan.settle(at, (*outcome).clone(), unix_ms());
+                // The standing orders may be what can't be read.
+                if matches!(outcome, StepOutcome::Failed(_)) {
+                    return Ok(Some(Vec::new()));
+                }
                 // The site was drained after the move began. One that was drained before may be open.
                 let step = plan.steps.get(at);
                 step.is_some_and(|step| step.is_away() && !(step.drained && step.tries > 0))
@@ -430,8 +448,9 @@ impl<'a> Carrier<'a> {
         let elector = snapshot.members.iter().find(|member| Some(&member.member) == snapshot.elector());
         let is_lost = elector.is_some_and(|elector| elector.site == plan.site);
         let by = BootTime::now() + if is_lost { Duration::ZERO } else { moves::PATIENCE };
-        let begun = moves::until_begun(&self.operator, paths, filed, by).await?;
-        if begun.is_none_or(|request| request.state != RequestState::Pending) {
+        let Some(request) = moves::until_begun(&self.operator, paths, filed, by).await? else { return Ok(()) };
+        let snapshot = self.operator.observer().await?.snapshot(paths).await?;
+        if !is_to_decide(&request.state, &filed.which, snapshot.decided()) {
             return Ok(());
         }
         let operator = self.operator.seeing(paths.name()).await?;

@@ -1,6 +1,7 @@
 //! `evacuate`: jobs move out of a site together and back, also if a worker dies meanwhile.
 
 use serde_json::{Value, json};
+use zk_session::CreateMode;
 
 use crate::support::{Outcome, Running, stage::Stage, until};
 
@@ -126,4 +127,40 @@ fn it_survives_the_worker_that_carries_it_out() {
         stage.operator(&["evacuate", "east", "--resume"]);
         sites(&stage) == all("west")
     });
+}
+
+/// A planned one has begun when it turns out that the site is lost.
+#[test]
+fn one_that_is_under_way_is_made_a_forced_one() {
+    let (stage, mut east, _west) = start("/evacuation-forced");
+    east.kill_with_guards();
+    stage.operator(&["evacuate", "east"]).assert(0, &["no order is known"]);
+    let forced = ["evacuate", "east", "--force", "--yes", "--wait", "--timeout", "60s"];
+    stage.operator(&forced).assert(0, &[]);
+    assert_eq!(sites(&stage), all("west"));
+}
+
+/// What is read of it becomes unreadable once the evacuation has begun.
+#[test]
+fn a_job_that_cant_be_read_holds_up_no_other() {
+    let (stage, mut east, west) = start("/evacuation-spoiled");
+    east.kill_with_guards();
+    ordered(&stage, &["evacuate", "east", "--force", "--yes"]).assert(0, &[]);
+    let order = "/evacuation-spoiled/app/drill/order";
+    Stage::with_session(async |session| {
+        let _ = session.create("/evacuation-spoiled/app/drill", Vec::new(), CreateMode::Persistent).await;
+        session.create(order, b"no record".to_vec(), CreateMode::Persistent).await.expect("written");
+    });
+    until("it stops at that job", || {
+        let (_, body) = west.http("GET", "/evacuation");
+        let body = serde_json::from_str::<Value>(&body).unwrap_or_default();
+        body["evacuation"]["phase"] == "stopped" && body.to_string().contains(order)
+    });
+    let sites = sites(&stage);
+    assert_eq!([&sites[1], &sites[2]], ["west"; 2]);
+
+    // Once it can be read, it goes on.
+    Stage::with_session(async |session| session.delete(order, None).await.expect("deleted"));
+    let resumed = stage.operator(&["evacuate", "east", "--resume", "--wait", "--timeout", "60s"]);
+    resumed.assert(0, &["proxy: west-1 of site west leads"]);
 }

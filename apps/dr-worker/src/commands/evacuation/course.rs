@@ -105,6 +105,19 @@ impl Evacuation {
         is_away
     }
 
+    /// This one, which is under way, made a forced one by the order to begin that other one; `None` if that is no such order.
+    /// What has begun begins again: a forced failover goes before a switchover that is open.
+    pub(crate) fn forced_by(&self, other: &Self) -> Option<Self> {
+        let mut forced = Self { force: other.force, now: other.now, by: other.by.clone(), ..self.clone() };
+        let is_more = (other.force, other.now) > (self.force, self.now);
+        if self.phase() != EvacuationPhase::Running || !is_more || !forced.is_same_as(other) {
+            return None;
+        }
+        let is_left = |step: &&mut EvacuationStep| matches!(step.state, State::Begun | State::Failed);
+        forced.steps.iter_mut().filter(is_left).for_each(|step| step.state = State::Waiting);
+        Some(forced)
+    }
+
     /// Whether jobs are moved by force. A move back never is: the site is there again.
     pub(crate) fn is_forced(&self) -> bool {
         self.force && !self.undo

@@ -165,6 +165,25 @@ fn what_was_moved_before_it_moves_back_too() {
 }
 
 #[test]
+fn one_under_way_becomes_a_forced_one_and_begins_its_moves_again() {
+    let mut planned = chain();
+    begin(&mut planned);
+    let mut order = Evacuation { by: "bob".to_owned(), force: true, ..chain() };
+    let mut forced = planned.forced_by(&order).unwrap();
+    assert_eq!((forced.at_ms, forced.is_forced(), forced.by.as_str()), (planned.at_ms, true, "bob"));
+    let switchover = planned.steps[0].request.clone();
+    assert_eq!(begin(&mut forced), ["db"]);
+    assert!(forced.steps[0].request > switchover, "another request");
+    assert_eq!(forced.forced_by(&order), None, "it is one already");
+    order.now = true;
+    assert!(forced.forced_by(&order).is_some());
+    order.steps.pop();
+    assert_eq!(forced.forced_by(&order), None, "other jobs");
+    forced.turn_back().unwrap();
+    assert_eq!(forced.forced_by(&Evacuation { now: true, force: true, ..chain() }), None, "its jobs return");
+}
+
+#[test]
 fn what_has_stopped_is_given_up_and_can_still_move_back() {
     let mut plan = chain();
     assert_eq!(plan.abandon().unwrap_err(), "it is under way");

@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     typed::Typed,
     wall::unix_ms,
-    znodes::{Evacuation, WorkerPaths as _},
+    znodes::{Evacuation, EvacuationState, WorkerPaths as _},
 };
 
 /// Reads it; `None` if there was none. `paths` are those of plans.
@@ -20,7 +20,8 @@ pub(crate) async fn read(session: &Session, paths: &Paths) -> Result<Option<Evac
     Ok(known.record()?)
 }
 
-/// What becomes of an order to begin this one: it joins the one that is under way if that is the same. `None` if none is.
+/// What becomes of an order to begin this one: it joins the one that is under way if that is the same. `None` if it is to begin,
+/// or makes the one that is under way a forced one.
 ///
 /// # Errors
 /// Another one is under way, or one of another site has stopped.
@@ -28,7 +29,8 @@ pub(crate) fn joined(present: Option<Evacuation>, plan: &Evacuation) -> Result<O
     let Some(present) = present else { return Ok(None) };
     match present.phase() {
         EvacuationPhase::Running if present.is_same_as(plan) => Ok(Some(present)),
-        EvacuationPhase::Running => Err(under_way(&present, &plan.site)),
+        EvacuationPhase::Running if present.forced_by(plan).is_some() => Ok(None),
+        EvacuationPhase::Running => Err(under_way(&present, plan)),
         EvacuationPhase::Stopped if present.site != plan.site => {
             let (site, by) = (&present.site, &present.by);
             let ways = way_on(&present).unwrap_or_default();
@@ -38,7 +40,8 @@ pub(crate) fn joined(present: Option<Evacuation>, plan: &Evacuation) -> Result<O
     }
 }
 
-/// Begins an evacuation, which gets a later time than the one before. Returns the same one that is under way instead, if one is.
+/// Begins an evacuation, which gets a later time than the one before, or makes the one that is under way a forced one. Returns
+/// the same one that is under way instead, if one is.
 ///
 /// # Errors
 /// Why it was not begun.
@@ -61,9 +64,12 @@ pub(crate) async fn begin(
             if let Some(present) = joined(Some(present.clone()), &prepared)? {
                 return Ok(Some(present));
             }
-            plan.clone_from(&prepared);
-            plan.at_ms = plan.at_ms.max(present.at_ms.saturating_add(1));
-            plan.inherit(&present);
+            *plan = present.forced_by(&prepared).unwrap_or_else(|| {
+                let at_ms = prepared.at_ms.max(present.at_ms.saturating_add(1));
+                let mut next = Evacuation { at_ms, ..prepared.clone() };
+                next.inherit(&present);
+                next
+            });
         }
         known.make_parents(observer.session()).await?;
         if attempts.write([known.replace(plan).map_err(AdminError::from)?]).await? {
@@ -126,20 +132,26 @@ fn changed(
     Ok(plan)
 }
 
-fn under_way(present: &Evacuation, wanted: &SiteId) -> Error {
+fn under_way(present: &Evacuation, wanted: &Evacuation) -> Error {
     let (site, by) = (&present.site, &present.by);
     let verb = if present.undo { "being undone" } else { "under way" };
-    let why = match site == wanted {
+    let why = match *site == wanted.site {
         true if present.undo => "its jobs return",
         true => "this one has other jobs or options",
         false => "only one site can be evacuated at a time",
     };
-    let undo = match present.undo {
-        true => String::new(),
-        false => format!(", or turn it back with `{}`", Typed::verb("evacuate").arg(site).arg("--undo")),
+    let evacuate = Typed::verb("evacuate").arg(site);
+    let way_out = match *site == wanted.site && wanted.force {
+        _ if present.undo => String::new(),
+        true => {
+            let all = evacuate.arg("--force");
+            let jobs = present.steps.iter().filter(|step| step.state != EvacuationState::Skipped);
+            format!(", or force it with its own jobs: `{}`", jobs.fold(all, |all, step| all.arg("--job").arg(&step.job)))
+        }
+        false => format!(", or turn it back with `{}`", evacuate.arg("--undo")),
     };
     Error::NotNow(format!(
-        "the evacuation of site {site} by {by} is {verb}, and {why}; wait for its end{undo}"
+        "the evacuation of site {site} by {by} is {verb}, and {why}; wait for its end{way_out}"
     ))
 }
 
@@ -153,7 +165,7 @@ pub(crate) fn new(site: &SiteId, by: &str, reason: Option<&str>) -> Evacuation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::znodes::{EvacuationState, EvacuationStep};
+    use crate::znodes::EvacuationStep;
 
     fn of(site: &str) -> Evacuation {
         let mut plan = Evacuation::new(site.parse().unwrap(), "ann", 1_700_000_000_000);
@@ -170,6 +182,16 @@ mod tests {
         let why = turned(&other, Some(mine.at_ms)).unwrap_err().to_string();
         assert_eq!(why, "another evacuation of site east has begun since, by ann");
         assert!(turned(&other, None).unwrap().undo, "an operator means the last one");
+    }
+
+    #[test]
+    fn one_under_way_is_forced_when_the_site_is_lost_and_not_turned_back_into_it() {
+        let (present, mut forced) = (of("east"), of("east"));
+        forced.force = true;
+        assert_eq!(joined(Some(present.clone()), &forced).unwrap(), None);
+        forced.steps.clear();
+        let why = joined(Some(present), &forced).unwrap_err().to_string();
+        assert!(why.ends_with("force it with its own jobs: `dr-worker evacuate east --force --job db`"), "{why}");
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use election_core::{
     config::SiteId,
-    internals::record::{Cause, Exclusion, MemberRecord, Slot, Status, Target},
+    internals::record::{
+        Cause, Elected, Exclusion, MemberRecord, RequestRef, RequestState, Slot, Status, Target,
+    },
 };
 
 use super::course::StepOutcome;
@@ -44,6 +46,9 @@ pub(crate) fn survey(plan: &Evacuation, state: &State, is_known: bool) -> Survey
     let leader = leader(state).map(|(leader, _)| leader);
     if !is_known && !has_members && leader.as_ref().is_none_or(|leader| leader.site != plan.site) {
         return SurveyedJob::Elsewhere;
+    }
+    if cluster.members.is_empty() && leader.is_none() {
+        return SurveyedJob::LeftOut("it has no member and no leader".to_owned());
     }
     if cluster.recipe != "elector" {
         return SurveyedJob::LeftOut(format!(
@@ -89,7 +94,8 @@ pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> N
             let why = format!("{} of site {} leads already", leader.member, leader.site);
             NextMove::Settle(StepOutcome::Needless(Some(leader), why))
         }
-        Some((leader, _)) if is_coming => {
+        // A lost leader does not hand over.
+        Some((leader, _)) if is_coming && !(plan.is_forced() && leader.site == plan.site) => {
             NextMove::Wait(format!("a handover of {} is under way", leader.member))
         }
         None if is_coming => NextMove::Wait("a takeover is under way".to_owned()),
@@ -143,6 +149,17 @@ pub(crate) fn arrived(
             Some(StepOutcome::Returned(why_not.to_owned()))
         }
         _ => Some(StepOutcome::Failed(why_not.to_owned())),
+    }
+}
+
+/// Whether a failover is to be decided without an elector: nothing has begun it, or what has begun it was interrupted before a
+/// next leader was named.
+pub(crate) fn is_to_decide(state: &RequestState, which: &RequestRef, elected: Option<&Elected>) -> bool {
+    let slot = elected.and_then(|elected| elected.slots.get(elected.slot_for(which)?));
+    match state {
+        RequestState::Pending => true,
+        RequestState::Accepted { .. } => slot.is_some_and(|slot| slot.named.is_none()),
+        _ => false,
     }
 }
 
@@ -282,6 +299,31 @@ mod tests {
         for (cause, at_ms) in [(Cause::LeaderLost, NOW_MS - 65_000), (Cause::CalledOff, NOW_MS)] {
             assert_eq!(outcome("east-1", cause, at_ms), Some(StepOutcome::Failed(why())));
         }
+    }
+
+    #[test]
+    fn a_job_that_nobody_runs_is_left_out() {
+        let plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS);
+        let mut snapshot = sample(&["east-1"]);
+        snapshot.members.clear();
+        assert!(matches!(survey(&plan, &state(snapshot.clone(), &[]), true), SurveyedJob::Step(..)), "it is led");
+        snapshot.leader_znodes = vec![None];
+        let left_out = SurveyedJob::LeftOut("it has no member and no leader".to_owned());
+        assert_eq!(survey(&plan, &state(snapshot, &[]), true), left_out);
+    }
+
+    #[test]
+    fn a_failover_that_was_interrupted_before_it_named_a_leader_is_decided() {
+        let which = RequestRef { czxid: 7, name: "r-1".to_owned() };
+        let mut elected = sample(&["east-1", "west-1"]).elected.unwrap().record;
+        let accepted = RequestState::Accepted { term: elected.term };
+        assert!(is_to_decide(&RequestState::Pending, &which, None));
+        elected.slots[0].named = None;
+        assert!(!is_to_decide(&accepted, &which, Some(&elected)), "a later decision");
+        elected.slots[0].given.request = Some(which.clone());
+        assert!(is_to_decide(&accepted, &which, Some(&elected)));
+        elected.slots[0].named = Some(sample(&["west-1"]).members[0].named());
+        assert!(!is_to_decide(&accepted, &which, Some(&elected)));
     }
 
     #[test]

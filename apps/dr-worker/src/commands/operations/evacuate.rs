@@ -1,5 +1,7 @@
 //! `evacuate`.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use election_core::config::SiteId;
 
@@ -8,6 +10,7 @@ use crate::{
         evacuation::{gather::prepare, shown::Evacuated, store},
         operation::{Ask, Election, Operation, Question, Report},
     },
+    config::PolicyConfig,
     error::Error,
     typed::Typed,
     znodes::Evacuation,
@@ -92,9 +95,11 @@ impl Operation for Evacuate {
         }
         let prepared = prepare(of.operator, self.plan(of), &self.jobs, &[]).await?;
         let mut shown = Evacuated::from(prepared);
+        let unordered = unordered(&shown.plan, &of.operator.config.jobs);
         if self.dry_run {
-            let text = shown.forecast();
-            return Ok(Ask::Deed(None, Box::pin(async { Ok(Report::new(shown, text)) })));
+            let mut report = Report::new(shown.clone(), shown.forecast());
+            report.notes.extend(unordered);
+            return Ok(Ask::Deed(None, Box::pin(async { Ok(report) })));
         }
         let present = store::read(&of.operator.session, &of.paths).await?;
         if let Some(present) = store::joined(present, &shown.plan)? {
@@ -127,11 +132,25 @@ impl Operation for Evacuate {
             let shown = Evacuated { left_out: shown.left_out, ..Evacuated::from(shown.plan) };
             let text = shown.progress();
             let mut report = Report::new(shown, text);
+            report.notes.extend(unordered);
             report.notes.push("workers carry it out; --wait follows it".to_owned());
             Ok(report)
         };
         Ok(Ask::Deed(Some(Question { what, needs_yes: false }), Box::pin(work)))
     }
+}
+
+/// What is said of jobs whose order is not known: only the configuration has it.
+fn unordered(plan: &Evacuation, configured: &BTreeMap<String, PolicyConfig>) -> Option<String> {
+    let jobs = plan.steps.iter().map(|step| step.job.as_str());
+    let jobs: Vec<_> = jobs.filter(|job| !configured.contains_key(*job)).collect();
+    (plan.steps.len() > 1 && !jobs.is_empty()).then(|| {
+        format!(
+            "no order is known for {}, which the configuration here does not have; evacuate from the host of a worker to \
+             move each job after those that it depends on",
+            jobs.join(", ")
+        )
+    })
 }
 
 fn hindered(shown: &Evacuated) -> String {
