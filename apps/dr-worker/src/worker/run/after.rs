@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 use zk_session::{MultiOp, Session};
 
 use crate::{
-    worker::state::{Others, Service},
+    worker::state::{JobSlot, Others, Service},
     znodes::{Halted, HaltedProgram, WorkerPaths as _},
 };
 
@@ -43,8 +43,6 @@ pub(super) struct Order {
     pub(super) root: String,
     pub(super) paths: Paths,
     pub(super) me: MemberId,
-    /// The terms of the jobs before it when its program was started.
-    started_in: Mutex<BTreeMap<String, u64>>,
     /// What the record says of the leader's program; `None` if that is not known.
     recorded: Mutex<Option<Halted>>,
     /// Whether the log has that it can't be recorded, since it last was.
@@ -65,7 +63,6 @@ impl Order {
             root,
             paths,
             me,
-            started_in: Mutex::default(),
             recorded: Mutex::default(),
             is_reported: AtomicBool::default(),
         }
@@ -146,21 +143,15 @@ impl Order {
     }
 
     /// The program is being started.
-    pub(super) fn starts(&self) {
-        *self.started_in.lock() = self.others.terms(self.job());
+    pub(super) fn starts(&self, slot: &JobSlot) {
+        let terms = self.others.terms(self.job());
+        slot.started_in(|started_in| *started_in = terms);
     }
 
     /// A job before it whose leader has changed since the program was started. One that was not known then is noted.
-    pub(super) fn moved(&self) -> Option<String> {
-        let mut started_in = self.started_in.lock();
-        let mut moved = None;
-        for (job, term) in self.others.terms(self.job()) {
-            let known = started_in.entry(job.clone()).or_insert(term);
-            if *known != term {
-                (*known, moved) = (term, Some(job));
-            }
-        }
-        moved
+    pub(super) fn moved(&self, slot: &JobSlot) -> Option<String> {
+        let terms = self.others.terms(self.job());
+        slot.started_in(|started_in| moved(started_in, terms))
     }
 
     /// Waits until no program of a job after this one may run, for so long at most. Returns how long that took.
@@ -266,4 +257,15 @@ async fn read_service(observer: &Observer, paths: &Paths) -> Result<Service, Adm
     // One that can't be read is written again by its next leader: it is none, as for what follows it.
     let halted = observer.known::<Halted>(paths.halted()).await?.record().ok().flatten();
     Ok(Service::of_leader(leader.as_ref(), halted.as_ref()))
+}
+
+fn moved(started_in: &mut BTreeMap<String, u64>, terms: BTreeMap<String, u64>) -> Option<String> {
+    let mut moved = None;
+    for (job, term) in terms {
+        let known = started_in.entry(job.clone()).or_insert(term);
+        if *known != term {
+            (*known, moved) = (term, Some(job));
+        }
+    }
+    moved
 }

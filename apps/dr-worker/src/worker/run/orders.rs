@@ -417,7 +417,7 @@ impl Led<'_> {
             self.work.halt(self.leadership, Halt::Waiting(why)).await;
             return Ok(());
         }
-        if let Some(moved) = order.moved().filter(|_| slot.spec().restart_with) {
+        if let Some(moved) = order.moved(slot).filter(|_| slot.spec().restart_with) {
             tracing::info!(
                 job = slot.name(),
                 "{moved} has another leader: restarting the job (restart_with)"

@@ -67,7 +67,7 @@ impl JobWork {
         let env = self.env(leadership.appointment(), leadership.fencing_token());
         self.slot.enter(env.clone());
         if let Some(order) = &self.order {
-            order.starts();
+            order.starts(&self.slot);
         }
         // From here on none begins.
         self.slot.rehearsals.end().await;

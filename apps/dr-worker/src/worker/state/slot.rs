@@ -1,4 +1,4 @@
-use std::{fmt, future::pending, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, future::pending, sync::Arc, time::Duration};
 
 use election_core::{
     internals::record::{AppliedOverlay, StoppedJob},
@@ -59,6 +59,8 @@ struct SlotState {
     env: Option<JobEnv>,
     /// Restarts of all earlier runs.
     restarts: u64,
+    /// The terms of the jobs that it comes after when its program was started.
+    started_in: BTreeMap<String, u64>,
     /// The status of the last run after its end.
     last: Option<ProcessStatus>,
     presence: Presence,
@@ -86,6 +88,8 @@ pub(in crate::worker) struct HandedSlot {
     stopped: Option<StoppedJob>,
     pub(in crate::worker) run: Option<RunState>,
     restarts: u64,
+    #[serde(default)]
+    started_in: BTreeMap<String, u64>,
 }
 
 /// Why a leader does not serve, by an operator's request or by that of another job.
@@ -124,6 +128,7 @@ impl JobSlot {
             run: None,
             env: None,
             restarts: 0,
+            started_in: BTreeMap::new(),
             last: None,
             presence: Presence::default(),
             halt: None,
@@ -426,7 +431,7 @@ impl JobSlot {
     /// # Errors
     /// The reason, if it is neither ready nor stopped by an operator.
     pub(in crate::worker) async fn hand_over(&self) -> Result<(HandedSlot, Option<HandedRun>), String> {
-        let (env, stopped, run, restarts) = {
+        let (env, stopped, run, restarts, started_in) = {
             let state = self.state.lock();
             let stopped = match &state.halt {
                 Some(Halt::Starting) => return Err("it is being started".to_owned()),
@@ -434,7 +439,7 @@ impl JobSlot {
                 Some(Halt::Stopped(order)) => Some(order.clone()),
                 None => None,
             };
-            (state.env.clone(), stopped, state.run.clone(), state.restarts)
+            (state.env.clone(), stopped, state.run.clone(), state.restarts, state.started_in.clone())
         };
         if run.is_none() != stopped.is_some() {
             return Err("it is being started or stopped".to_owned());
@@ -446,7 +451,7 @@ impl JobSlot {
             Some(run) => Some(run.hand_over().await?),
             None => None,
         };
-        Ok((HandedSlot { env, stopped, run: None, restarts }, handed))
+        Ok((HandedSlot { env, stopped, run: None, restarts, started_in }, handed))
     }
 
     /// Whether the run has the processes of the present configuration.
@@ -484,12 +489,17 @@ impl JobSlot {
             None => None,
         };
         let mut state = self.state.lock();
-        (state.run, state.restarts) = (run, handed.restarts);
+        (state.run, state.restarts, state.started_in) = (run, handed.restarts, handed.started_in);
         state.halt = handed.stopped.map(Halt::Stopped);
         (state.adopted, state.is_past_ready) = (Some(lease), true);
         drop(state);
         self.turns.send_modify(|turns| *turns += 1);
         Ok(())
+    }
+
+    /// The terms of the jobs that it comes after when its program was started. They cross to the next program of this process.
+    pub(in crate::worker) fn started_in<T>(&self, act: impl FnOnce(&mut BTreeMap<String, u64>) -> T) -> T {
+        act(&mut self.state.lock().started_in)
     }
 
     /// What renews the lease of a run that was handed over; once.
