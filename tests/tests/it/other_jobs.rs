@@ -106,6 +106,8 @@ async fn a_site_is_emptied_of_a_job_that_must_lead_beside_another() {
         switch_over(&cluster, &[JOB, "--to", "east-1"]).await;
         led(&mut cluster, true).await;
     }
+    let lost = cluster.operator().json(&["simulate", "--job", WEB, "--without-site", "east"]).await;
+    assert_eq!(lost["slots"][0]["would_lead"]["site"], "west", "{lost:#}");
     let moved = cluster.operator().json(&["evacuate", "east", "--wait"]).await;
     assert_eq!((&moved["steps"][1]["job"], &moved["steps"][1]["after"][0]), (&WEB.into(), &JOB.into()));
     assert_eq!(led(&mut cluster, true).await, ("west-1".to_owned(), "west-1".to_owned()));

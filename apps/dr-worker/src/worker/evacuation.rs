@@ -16,7 +16,7 @@ use election_admin::{AdminError, Attempts, Hindrance, Known, NotNow, Observer, R
 use election_core::{
     Paths,
     internals::record::{
-        AdminRequest, Control, FiledRequest, Outgoing, Record as _, RequestKind, Target,
+        AdminRequest, Control, FiledRequest, Outgoing, Record as _, RequestKind, RequestState, Target,
     },
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -27,17 +27,17 @@ use super::state::Worker;
 use crate::{
     commands::{
         Operator,
-        drill::gather::gather_election,
+        drill::{checks::State, gather::gather_election},
         evacuation::{
             course::{EvacuationPhase, StepOutcome},
             store,
-            survey::{NextMove, arrived, is_to_decide, next},
+            survey::{NextMove, arrived, is_to_decide, late, next},
         },
         moves::{self, Decision, longest_move},
     },
     error::Error,
     wall::unix_ms,
-    znodes::{Evacuation, EvacuationStep, PLANS, WorkerPaths as _},
+    znodes::{Evacuation, EvacuationStep, Halted, PLANS, WorkerPaths as _},
 };
 
 /// The delay before something is tried again after an error.
@@ -82,7 +82,7 @@ pub(super) async fn run(worker: Arc<Worker>) {
 /// A change of the record about one step, unless it is about an earlier request.
 enum StepChange<'a> {
     /// It is begun by this request.
-    Begin { seen: &'a Evacuation, filing: &'a [MultiOp; 2] },
+    Begin { seen: &'a Evacuation, term: Option<u64>, filing: &'a [MultiOp; 2] },
     /// This came of it, as it was then.
     Settle { seen: &'a Evacuation, outcome: &'a StepOutcome },
     /// The site is drained for the job, or opened.
@@ -191,12 +191,14 @@ impl<'a> Carrier<'a> {
         let Some(step) = plan.steps.get(at).filter(|step| step.request_is_open()) else { return Ok(()) };
         let paths = self.operator.paths(&step.job)?;
         let why_not = self.follow((&plan, at), step, &paths).await?;
-        let until = BootTime::now() + longest_move(&self.operator, &step.job);
+        let longest = longest_move(&self.operator, &step.job);
+        let until = BootTime::now() + longest;
         loop {
-            let (snapshot, state) = gather_election(&self.operator, &paths).await?;
+            let (state, outcome) = self.outcome(&plan, step, &paths, &why_not).await?;
             let is_late = BootTime::now() >= until;
-            let late = || is_late.then(|| StepOutcome::Failed(why_not.clone()));
-            if let Some(outcome) = arrived(&plan, step, &state, &snapshot.members, &why_not).or_else(late) {
+            if let Some(outcome) =
+                outcome.or_else(|| is_late.then(|| late(&plan, step, &state, longest, &why_not)))
+            {
                 return self.settle(at, &plan, &outcome).await;
             }
             tokio::time::sleep(LOOK).await;
@@ -228,11 +230,12 @@ impl<'a> Carrier<'a> {
                 NextMove::Move(site) => {
                     let request = request(&plan, Target::Site(site));
                     let name = plan.request_of(at);
+                    let term = snapshot.decided().map(|elected| elected.term);
                     match election_admin::filing(&paths, &snapshot, &name, &request) {
                         Ok(filing) => {
                             let incarnation = self.operator.incarnation().await?;
                             incarnation.create_parents(filing[1].path()).await?;
-                            let begun = StepChange::Begin { seen: &plan, filing: &filing };
+                            let begun = StepChange::Begin { seen: &plan, term, filing: &filing };
                             if self.write(at, begun).await?.is_some() {
                                 return Ok(());
                             }
@@ -307,11 +310,11 @@ impl<'a> Carrier<'a> {
         let Some(step) = plan.steps.get(at) else { return Ok(None) };
         let was_drained = step.drained;
         let close = match change {
-            StepChange::Begin { seen, filing } => {
+            StepChange::Begin { seen, term, filing } => {
                 if !is_due || plan.undo != seen.undo || plan.request_of(at) != seen.request_of(at) {
                     return Ok(None);
                 }
-                plan.begin(at, unix_ms());
+                plan.begin(at, *term, unix_ms());
                 return Ok(Some(filing.to_vec()));
             }
             StepChange::Settle { seen, outcome } => {
@@ -421,14 +424,32 @@ impl<'a> Carrier<'a> {
             let why = format!("by {} (no elector has begun it)", plan.by);
             election_admin::cancel(self.session, paths, &filed.which, &why).await?;
         }
-        Ok(last.failure().unwrap_or_else(|| filed.request.kind.progress(&last)))
+        Ok(match last {
+            RequestState::Done { leader, .. } => format!("{leader} led, and does not lead any more"),
+            last => last.failure().unwrap_or_else(|| filed.request.kind.progress(&last)),
+        })
+    }
+
+    /// How the job is, and the outcome of its step.
+    async fn outcome(
+        &self,
+        plan: &Evacuation,
+        step: &EvacuationStep,
+        paths: &Paths,
+        why_not: &str,
+    ) -> Result<(State, Option<StepOutcome>), Error> {
+        let (snapshot, state) = gather_election(&self.operator, paths).await?;
+        // Read after the leader: that has written it before it was READY. One that can't be read is none, as for other jobs.
+        let program: Known<Halted> = self.operator.observer().await?.known(paths.halted()).await?;
+        let program = program.record().ok().flatten();
+        let outcome = arrived(plan, step, &state, &snapshot.members, program.as_ref(), why_not);
+        Ok((state, outcome))
     }
 
     /// Until the job leads where it should.
     async fn until_led(&self, plan: &Evacuation, step: &EvacuationStep, paths: &Paths) -> Result<(), Error> {
         loop {
-            let (snapshot, state) = gather_election(&self.operator, paths).await?;
-            if let Some(StepOutcome::Leads(_)) = arrived(plan, step, &state, &snapshot.members, "") {
+            if let (_, Some(StepOutcome::Leads(_))) = self.outcome(plan, step, paths, "").await? {
                 return Ok(());
             }
             tokio::time::sleep(LOOK).await;
@@ -448,7 +469,9 @@ impl<'a> Carrier<'a> {
         let elector = snapshot.members.iter().find(|member| Some(&member.member) == snapshot.elector());
         let is_lost = elector.is_some_and(|elector| elector.site == plan.site);
         let by = BootTime::now() + if is_lost { Duration::ZERO } else { moves::PATIENCE };
-        let Some(request) = moves::until_begun(&self.operator, paths, filed, by).await? else { return Ok(()) };
+        let Some(request) = moves::until_begun(&self.operator, paths, filed, by).await? else {
+            return Ok(());
+        };
         let snapshot = self.operator.observer().await?.snapshot(paths).await?;
         if !is_to_decide(&request.state, &filed.which, snapshot.decided()) {
             return Ok(());

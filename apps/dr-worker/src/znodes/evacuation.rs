@@ -85,6 +85,10 @@ pub struct EvacuationStep {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text::line")]
     #[schemars(with = "Option<String>")]
     pub request: Option<String>,
+    /// The term of the job's decision when the last move began.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::decided")]
+    #[schemars(with = "Option<u64>")]
+    pub term: Option<u64>,
     /// When the last move began, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
     #[schemars(with = "Option<u64>")]
@@ -159,6 +163,7 @@ impl EvacuationStep {
             drained: false,
             tries: 0,
             request: None,
+            term: None,
             begun_ms: None,
             ended_ms: None,
             leader: None,

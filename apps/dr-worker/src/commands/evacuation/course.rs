@@ -85,7 +85,8 @@ impl Evacuation {
     /// there, and what was drained. Returns whether that one has moved a job that has not returned.
     pub(crate) fn inherit(&mut self, before: &Self) -> bool {
         let is_back = |step: &EvacuationStep| before.undo && step.back && step.state == State::Done;
-        let is_of_it = |step: &&EvacuationStep| before.site == self.site && step.is_touched() && !is_back(step);
+        let is_of_it =
+            |step: &&EvacuationStep| before.site == self.site && step.is_touched() && !is_back(step);
         let mut is_away = false;
         for old in before.steps.iter().filter(is_of_it) {
             let Some(step) = self.steps.iter_mut().find(|step| step.job == old.job) else {
@@ -129,14 +130,15 @@ impl Evacuation {
         format!("r-{:013}{at:03}{tries:03}", self.at_ms)
     }
 
-    /// A step whose request is being filed.
-    pub(crate) fn begin(&mut self, at: usize, unix_ms: u64) {
+    /// A step whose request is being filed, after the decision of this term.
+    pub(crate) fn begin(&mut self, at: usize, term: Option<u64>, unix_ms: u64) {
         let (request, back) = (self.request_of(at), self.undo);
         let Some(step) = self.steps.get_mut(at) else { return };
         step.state = State::Begun;
         step.tries += 1;
         step.back = back;
         step.request = Some(request);
+        step.term = term;
         step.begun_ms = Some(unix_ms);
         (step.ended_ms, step.leader, step.why) = (None, None, None);
     }

@@ -28,7 +28,7 @@ fn leader(job: &str, site: &str) -> EvacuationLeader {
 /// Begins what is due. Returns the jobs.
 fn begin(plan: &mut Evacuation) -> Vec<String> {
     let due = plan.due();
-    due.iter().for_each(|at| plan.begin(*at, 1));
+    due.iter().for_each(|at| plan.begin(*at, Some(7), 1));
     due.iter().map(|at| plan.steps[*at].job.clone()).collect()
 }
 
@@ -235,7 +235,7 @@ fn whoever_dies_each_step_is_begun_once_and_in_order() {
                 (0..plan.steps.len()).filter(|at| plan.steps[*at].state == State::Begun).collect();
             let mut filed = None;
             if let Some(step) = due.first() {
-                plan.begin(*step, 1);
+                plan.begin(*step, Some(7), 1);
                 filed = plan.steps[*step].request.clone().map(|name| (name, plan.steps[*step].job.clone()));
             } else if let Some(step) = begun.get(usize::try_from(dice.roll(4)).unwrap()) {
                 let request = plan.steps[*step].request.clone().unwrap();
@@ -277,7 +277,7 @@ fn a_record_stays_below_its_limit() {
     for at in 0..plan.steps.len() {
         plan.steps[at].tries = 900;
         plan.steps[at].drained = true;
-        plan.begin(at, u64::from(u32::MAX) << 10);
+        plan.begin(at, Some(u64::from(u32::MAX)), u64::from(u32::MAX) << 10);
         let why = "x".repeat(1000);
         plan.settle(at, StepOutcome::Needless(Some(leader("a", "b")), why), u64::from(u32::MAX) << 10);
     }

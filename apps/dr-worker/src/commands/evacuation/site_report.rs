@@ -16,8 +16,8 @@ use crate::{
     znodes::{Evacuation, EvacuationLeader, EvacuationState, EvacuationStep},
 };
 
-/// How far the clocks of a new leader and of the worker that writes the record may be apart.
-const SLACK_MS: u64 = 1_000;
+/// How far the clock of another member and that of the worker that writes the record may be apart.
+pub(super) const SLACK_MS: u64 = 1_000;
 
 /// The report of one run. Times ending with `_ms` are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -146,7 +146,10 @@ fn under_way(present: &Evacuation, wanted: &Evacuation) -> Error {
         true => {
             let all = evacuate.arg("--force");
             let jobs = present.steps.iter().filter(|step| step.state != EvacuationState::Skipped);
-            format!(", or force it with its own jobs: `{}`", jobs.fold(all, |all, step| all.arg("--job").arg(&step.job)))
+            format!(
+                ", or force it with its own jobs: `{}`",
+                jobs.fold(all, |all, step| all.arg("--job").arg(&step.job))
+            )
         }
         false => format!(", or turn it back with `{}`", evacuate.arg("--undo")),
     };
@@ -191,7 +194,10 @@ mod tests {
         assert_eq!(joined(Some(present.clone()), &forced).unwrap(), None);
         forced.steps.clear();
         let why = joined(Some(present), &forced).unwrap_err().to_string();
-        assert!(why.ends_with("force it with its own jobs: `dr-worker evacuate east --force --job db`"), "{why}");
+        assert!(
+            why.ends_with("force it with its own jobs: `dr-worker evacuate east --force --job db`"),
+            "{why}"
+        );
     }
 
     #[test]
@@ -200,7 +206,10 @@ mod tests {
         stopped.steps[0].state = EvacuationState::Failed;
         assert_eq!(joined(Some(stopped.clone()), &of("east")).unwrap(), None);
         let why = joined(Some(stopped.clone()), &of("west")).unwrap_err().to_string();
-        assert!(why.contains("evacuate east --resume` tries again") && why.contains("east --abandon`"), "{why}");
+        assert!(
+            why.contains("evacuate east --resume` tries again") && why.contains("east --abandon`"),
+            "{why}"
+        );
         stopped.abandon().unwrap();
         assert_eq!(joined(Some(stopped), &of("west")).unwrap(), None);
     }

@@ -1,20 +1,21 @@
 //! What an evacuation means for one job, by what is read of its election. Pure.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use election_core::{
     config::SiteId,
     internals::record::{
-        Cause, Elected, Exclusion, MemberRecord, RequestRef, RequestState, Slot, Status, Target,
+        Cause, Elected, Exclusion, MemberRecord, Named, RequestRef, RequestState, Slot, Status, Target,
     },
+    strategy::in_words,
 };
 
-use super::course::StepOutcome;
+use super::{course::StepOutcome, site_report::SLACK_MS};
 use crate::{
     commands::drill::checks::{State, check_move},
     config::DrillPlan,
     view::Candidate,
-    znodes::{DrillMode, Evacuation, EvacuationLeader, EvacuationStep},
+    znodes::{DrillMode, Evacuation, EvacuationLeader, EvacuationStep, Halted, HaltedProgram},
 };
 
 /// What is found of a job before an evacuation.
@@ -114,12 +115,14 @@ pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> N
 }
 
 /// The outcome of a step whose request has ended, or is gone: by who leads, whatever became of the request. `None` while a
-/// change of leadership to where it should be is under way.
+/// change of leadership to where it should be is under way, or the program there has not started. `program`: what the leader's
+/// does.
 pub(crate) fn arrived(
     plan: &Evacuation,
     step: &EvacuationStep,
     state: &State,
     members: &[MemberRecord],
+    program: Option<&Halted>,
     why_not: &str,
 ) -> Option<StepOutcome> {
     let is_there = |site: &SiteId| (*site == plan.site) == step.back;
@@ -127,12 +130,14 @@ pub(crate) fn arrived(
     // One that is lost takes part until its session has ended, and one that lives says that it has given up. The servers round
     // the end of a session up to their next tick, and the least timeout is two ticks.
     let lives = |(exclusion, member): &(&Exclusion, &MemberRecord)| {
-        let has_said = member.gave_up.as_ref().is_some_and(|gave_up| Some(gave_up.at_ms) >= step.begun_ms);
-        let patience_ms = member.session_timeout_ms.saturating_mul(3) / 2;
+        let has_said = member.gave_up.as_ref().is_some_and(|gave_up| Some(gave_up.term) > step.term);
+        let patience_ms = (member.session_timeout_ms.saturating_mul(3) / 2).saturating_add(SLACK_MS);
         has_said || exclusion.since_ms.saturating_add(patience_ms) <= state.unix_ms
     };
     match leader(state) {
-        Some((leader, true)) if is_there(&leader.site) => Some(StepOutcome::Leads(leader)),
+        Some((leader, true)) if is_there(&leader.site) => {
+            (!is_without_program(state, program)).then_some(StepOutcome::Leads(leader))
+        }
         _ if named(state).is_some_and(is_there) => None,
         _ if !excluded.iter().all(lives) => None,
         // It was lost, before it took over or after; while all servers were silent, for example. That may have been before the
@@ -143,13 +148,42 @@ pub(crate) fn arrived(
                 Cause::TakeoverFailed => excluded.is_empty(),
                 _ => false,
             };
-            is_lost && Some(given.decided_at_ms) >= step.begun_ms
+            is_lost && Some(given.decided_in()) > step.term
         }) =>
         {
             Some(StepOutcome::Returned(why_not.to_owned()))
         }
         _ => Some(StepOutcome::Failed(why_not.to_owned())),
     }
+}
+
+/// The outcome of a step that has not [arrived] in time.
+pub(crate) fn late(
+    plan: &Evacuation,
+    step: &EvacuationStep,
+    state: &State,
+    within: Duration,
+    why_not: &str,
+) -> StepOutcome {
+    let is_there = |site: &SiteId| (*site == plan.site) == step.back;
+    let (named, within) = (decision(state).and_then(|slot| slot.named.as_ref()), in_words(within));
+    let is_ready = leader(state).is_some_and(|(leader, is_settled)| is_settled && is_there(&leader.site));
+    StepOutcome::Failed(match named.filter(|named| is_there(&named.site)) {
+        Some(Named { member, site, .. }) if is_ready => {
+            format!("{member} of site {site} leads, and its program has not started within {within}")
+        }
+        Some(Named { member, site, .. }) => format!("{member} of site {site} is not READY within {within}"),
+        None => why_not.to_owned(),
+    })
+}
+
+/// Whether the leader's program waits for a job that it comes after. One that an operator has stopped waits for nothing.
+fn is_without_program(state: &State, program: Option<&Halted>) -> bool {
+    let leader = state.cluster.slots.first().and_then(|slot| slot.leader.as_ref());
+    let program = program.filter(|program| leader.is_some_and(|leader| leader.term == program.term));
+    let waits =
+        |program: &Halted| matches!(program.program, HaltedProgram::Starting | HaltedProgram::Stopped);
+    state.cluster.stopped.is_none() && program.is_some_and(waits)
 }
 
 /// Whether a failover is to be decided without an elector: nothing has begun it, or what has begun it was interrupted before a
@@ -163,13 +197,14 @@ pub(crate) fn is_to_decide(state: &RequestState, which: &RequestRef, elected: Op
     }
 }
 
-/// The members that take part and are excluded since this time or later.
+/// The members that take part and are excluded since this time or later. The elector has noted it by another clock.
 fn excluded_since<'a>(
     state: &'a State,
     members: &'a [MemberRecord],
     since_ms: Option<u64>,
 ) -> Vec<(&'a Exclusion, &'a MemberRecord)> {
-    let recent = state.cluster.exclusions.iter().filter(|one| Some(one.since_ms) >= since_ms);
+    let is_recent = |one: &&Exclusion| Some(one.since_ms.saturating_add(SLACK_MS)) >= since_ms;
+    let recent = state.cluster.exclusions.iter().filter(is_recent);
     recent.filter_map(|one| Some((one, members.iter().find(|member| member.ballot == one.ballot)?))).collect()
 }
 
@@ -229,8 +264,11 @@ mod tests {
         view::{NOW_MS, sample},
     };
 
-    fn outcome(named: &str, cause: Cause, decided_at_ms: u64) -> Option<StepOutcome> {
-        outcome_without(named, cause, decided_at_ms, None)
+    /// The term of the decision when the move began.
+    const TERM: u64 = 4;
+
+    fn outcome(named: &str, cause: Cause, term: u64) -> Option<StepOutcome> {
+        outcome_without(named, cause, term, None)
     }
 
     /// The outcome for a job with this decision, in the middle of its move. east-1 leads, READY. One may be excluded since then, and
@@ -238,12 +276,12 @@ mod tests {
     fn outcome_without(
         named: &str,
         cause: Cause,
-        decided_at_ms: u64,
+        term: u64,
         excluded: Option<(&str, u64, Option<u64>)>,
     ) -> Option<StepOutcome> {
         let mut plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS - 70_000);
         plan.steps = vec![EvacuationStep::new("orders", BTreeSet::new())];
-        plan.begin(0, NOW_MS - 60_000);
+        plan.begin(0, Some(TERM), NOW_MS - 60_000);
         let mut snapshot = sample(&["east-1", "west-1"]);
         let member = snapshot.members.iter().find(|member| member.member.as_str() == named).unwrap().named();
         let record = &mut snapshot.elected.as_mut().unwrap().record;
@@ -259,46 +297,80 @@ mod tests {
             .collect();
         let slot = &mut record.slots[0];
         slot.named = Some(member);
-        (slot.given.cause, slot.given.decided_at_ms) = (cause, decided_at_ms);
+        // By a clock that is far behind.
+        (slot.given.cause, slot.given.term, slot.given.decided_at_ms) = (cause, term, 1);
         for member in &mut snapshot.members {
             member.session_timeout_ms = 12_000;
-            let at_ms = excluded.and_then(|(.., gave_up_ms)| gave_up_ms);
-            member.gave_up = at_ms.filter(|_| member.member.as_str() == "west-1").map(|at_ms| {
+            let term = excluded.and_then(|(.., gave_up)| gave_up);
+            member.gave_up = term.filter(|_| member.member.as_str() == "west-1").map(|term| {
                 let said =
-                    serde_json::json!({ "term": 3, "cause": "takeover-failed", "reason": "", "at_ms": at_ms });
+                    serde_json::json!({ "term": term, "cause": "takeover-failed", "reason": "", "at_ms": 1 });
                 serde_json::from_value(said).unwrap()
             });
         }
         let members = snapshot.members.clone();
-        arrived(&plan, &plan.steps[0], &state(snapshot, &[]), &members, "why not")
+        arrived(&plan, &plan.steps[0], &state(snapshot, &[]), &members, None, "why not")
     }
 
     #[test]
     fn a_job_that_returns_because_its_next_leader_was_lost_is_told_from_one_that_stays() {
         let why = || "why not".to_owned();
-        assert_eq!(outcome("west-1", Cause::Switchover, NOW_MS), None);
+        assert_eq!(outcome("west-1", Cause::Switchover, TERM + 1), None);
         // Whether it was lost before its session ended, and whether it led, is the same.
         for cause in [Cause::LeaderLost, Cause::TakeoverFailed] {
-            assert_eq!(outcome("east-1", cause, NOW_MS), Some(StepOutcome::Returned(why())));
+            assert_eq!(outcome("east-1", cause, TERM + 2), Some(StepOutcome::Returned(why())));
         }
-        let failed = |ballot, since_ms, gave_up_ms| {
-            let excluded = Some((ballot, since_ms, gave_up_ms));
-            outcome_without("east-1", Cause::TakeoverFailed, NOW_MS, excluded)
+        let failed = |ballot, since_ms, gave_up| {
+            outcome_without("east-1", Cause::TakeoverFailed, TERM + 2, Some((ballot, since_ms, gave_up)))
         };
         let (west, lives) = ("x-0000000002", Some(StepOutcome::Failed(why())));
-        for since_ms in [NOW_MS, NOW_MS - 17_999] {
+        for since_ms in [NOW_MS, NOW_MS - 18_999] {
             assert_eq!(failed(west, since_ms, None), None, "its session may not have ended yet");
         }
-        assert_eq!(failed(west, NOW_MS, Some(NOW_MS - 65_000)), None, "it gave up another leadership before");
-        assert_eq!(failed(west, NOW_MS, Some(NOW_MS)), lives, "it says so");
-        assert_eq!(failed(west, NOW_MS - 18_000, None), lives, "its session would have ended");
+        assert_eq!(failed(west, NOW_MS, Some(TERM)), None, "it gave up another leadership before");
+        assert_eq!(failed(west, NOW_MS, Some(TERM + 1)), lives, "it says so");
+        assert_eq!(failed(west, NOW_MS - 19_000, None), lives, "its session would have ended");
+        assert_eq!(failed(west, NOW_MS - 60_900, None), lives, "the elector's clock may be behind");
         for (other, since_ms) in [("x-0000000009", NOW_MS), (west, NOW_MS - 65_000)] {
             let outcome = failed(other, since_ms, None);
             assert_eq!(outcome, Some(StepOutcome::Returned(why())), "it is gone, or another matter");
         }
-        for (cause, at_ms) in [(Cause::LeaderLost, NOW_MS - 65_000), (Cause::CalledOff, NOW_MS)] {
-            assert_eq!(outcome("east-1", cause, at_ms), Some(StepOutcome::Failed(why())));
+        for (cause, term) in [(Cause::LeaderLost, TERM), (Cause::CalledOff, TERM + 2)] {
+            assert_eq!(outcome("east-1", cause, term), Some(StepOutcome::Failed(why())));
         }
+    }
+
+    #[test]
+    fn a_leader_whose_program_waits_has_not_arrived() {
+        let plan = Evacuation::new("west".parse().unwrap(), "ann", NOW_MS);
+        let step = EvacuationStep::new("orders", BTreeSet::new());
+        let snapshot = sample(&["east-1", "west-1"]);
+        let term = snapshot.leader_znodes[0].as_ref().unwrap().record.term;
+        let mut state = state(snapshot, &[]);
+        let arrives = |state: &State, term, program| {
+            arrived(&plan, &step, state, &[], Some(&Halted::new(term, program)), "why not").is_some()
+        };
+        for (program, has_arrived) in [
+            (HaltedProgram::Starting, false),
+            (HaltedProgram::Stopped, false),
+            (HaltedProgram::Stopping, true),
+            (HaltedProgram::Runs, true),
+        ] {
+            assert_eq!(arrives(&state, term, program), has_arrived, "{program:?}");
+            assert!(arrives(&state, term + 1, program), "of another term");
+        }
+        let within = Duration::from_secs(90);
+        let why = |state: &State, plan| late(plan, &step, state, within, "why not");
+        let failed = |why: &str| StepOutcome::Failed(why.to_owned());
+        let unstarted = "east-1 of site east leads, and its program has not started within 1m 30s";
+        assert_eq!(why(&state, &plan), failed(unstarted));
+        let back = Evacuation { site: "east".parse().unwrap(), ..plan.clone() };
+        assert_eq!(why(&state, &back), failed("why not"), "it leads where it did");
+        state.cluster.slots[0].leader.as_mut().unwrap().status = Status::Progress;
+        assert_eq!(why(&state, &plan), failed("east-1 of site east is not READY within 1m 30s"));
+        state.cluster.slots[0].leader.as_mut().unwrap().status = Status::Ready;
+        state.cluster.stopped = serde_json::from_str(r#"{"by":"ann","at_ms":1}"#).unwrap();
+        assert!(arrives(&state, term, HaltedProgram::Stopped), "an operator has stopped it");
     }
 
     #[test]
@@ -306,7 +378,10 @@ mod tests {
         let plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS);
         let mut snapshot = sample(&["east-1"]);
         snapshot.members.clear();
-        assert!(matches!(survey(&plan, &state(snapshot.clone(), &[]), true), SurveyedJob::Step(..)), "it is led");
+        assert!(
+            matches!(survey(&plan, &state(snapshot.clone(), &[]), true), SurveyedJob::Step(..)),
+            "it is led"
+        );
         snapshot.leader_znodes = vec![None];
         let left_out = SurveyedJob::LeftOut("it has no member and no leader".to_owned());
         assert_eq!(survey(&plan, &state(snapshot, &[]), true), left_out);

@@ -50,7 +50,9 @@ pub(super) async fn practise(
     let present = store::read(&operator.session, &of.paths).await?;
     if present.as_ref().is_some_and(|present| examined.prepared.plan.clone().inherit(present)) {
         let (site, undo) = (&plan.site, Typed::verb("evacuate").arg(&plan.site).arg("--undo"));
-        return Err(Error::NotNow(format!("site {site} is evacuated already; `{undo}` moves back what was moved")));
+        return Err(Error::NotNow(format!(
+            "site {site} is evacuated already; `{undo}` moves back what was moved"
+        )));
     }
     alone(store::joined(present, &examined.prepared.plan)?)?;
     refused(&examined.evaluated.checks)?;
