@@ -365,7 +365,7 @@ impl<'a> Carrier<'a> {
     ) -> Result<Option<MultiOp>, Error> {
         let (site, by, undo) = (plan.site.clone(), plan.by.clone(), plan.undo);
         let Some(step) = plan.steps.get_mut(at) else { return Ok(None) };
-        if !close && !(undo && step.drained) {
+        if !(close || undo && step.drained) {
             return Ok(None);
         }
         let paths = self.operator.paths(&step.job)?;
