@@ -50,7 +50,9 @@ pub(super) struct Evacuate {
     /// Move back what was moved, and open the site.
     #[arg(long, conflicts_with_all = ["jobs", "to_site", "force", "dry_run"])]
     undo: bool,
-    /// Give up what is left of one that has stopped: everything stays where it is.
+    /// Give up what is left of one that has stopped.
+    ///
+    /// Everything stays where it is.
     #[arg(long, conflicts_with_all = ["resume", "undo", "jobs", "to_site", "force", "dry_run"])]
     abandon: bool,
 }
