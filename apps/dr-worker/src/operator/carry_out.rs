@@ -125,8 +125,8 @@ impl Chosen {
                     ordered.push(of.job);
                 }
                 Ask::Deed(_, work) if wait && self.declared.takes.jobs == Jobs::OfRoot => {
-                    work.await?;
-                    evacuation::follow(of, timeout, how).await?;
+                    let begun = work.await?.outcome;
+                    evacuation::follow(of, &begun, timeout, how).await?;
                 }
                 Ask::Deed(_, work) => print(work.await?, how)?,
                 Ask::Unknown(name) => return Err(name.into()),

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, pin::pin, time::Duration};
 
 use election_admin::AdminError;
 use election_core::internals::record::Record as _;
+use serde_json::Value;
 use zk_session::{BootTime, sleep_until};
 
 use super::output::{self, Output};
@@ -11,6 +12,7 @@ use crate::{
     commands::{
         evacuation::{
             course::EvacuationPhase,
+            gather::JobNote,
             shown::{Evacuated, way_on},
             store,
         },
@@ -26,11 +28,38 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Follows the evacuation that has just begun, or was changed, and prints each step. Each move has its own end, so by default
-/// it waits as long as all of them may take one after another.
-pub(super) async fn follow(of: &Election<'_>, timeout: Option<Duration>, how: Output) -> Result<(), Error> {
+/// it waits as long as all of them may take one after another. `begun` is what was printed of it then.
+///
+/// # Errors
+/// Also if it has ended otherwise than it was begun, or a job that it left out is led in the site.
+pub(super) async fn follow(
+    of: &Election<'_>,
+    begun: &Value,
+    timeout: Option<Duration>,
+    how: Output,
+) -> Result<(), Error> {
     let Some(mut plan) = store::read(&of.operator.session, &of.paths).await? else { return Ok(()) };
     until_ended(of, &mut plan, timeout).await?;
-    report(plan, how)
+    let left_out: Vec<JobNote> = serde_json::from_value(begun["left_out"].clone()).unwrap_or_default();
+    let is_turned = plan.undo && begun["undo"] != true;
+    let (site, by) = (plan.site.clone(), plan.by.clone());
+    let mut stay = Vec::new();
+    if !plan.undo {
+        let observer = of.operator.observer().await?;
+        for JobNote { job, .. } in &left_out {
+            let snapshot = observer.snapshot(&of.operator.paths(job)?).await?;
+            if snapshot.leader_znodes.iter().flatten().any(|leader| leader.record.site == site) {
+                stay.push(job.clone());
+            }
+        }
+    }
+    report(plan, left_out, how)?;
+    let why = match stay[..] {
+        _ if is_turned => format!("it was turned back by {by}"),
+        [] => return Ok(()),
+        _ => format!("left out, and led in site {site}: {}", stay.join(", ")),
+    };
+    Err(Error::Reported(ExitCode::Failed, why))
 }
 
 /// Waits until it is not under way, and prints each step. `plan` becomes what was read last, also if that is not its end.
@@ -82,9 +111,9 @@ fn show(plan: &Evacuation, printed: &mut BTreeMap<String, String>) {
     }
 }
 
-fn report(plan: Evacuation, how: Output) -> Result<(), Error> {
+fn report(plan: Evacuation, left_out: Vec<JobNote>, how: Output) -> Result<(), Error> {
     let (phase, way_on) = (plan.phase(), way_on(&plan).unwrap_or_default());
-    let shown = Evacuated::from(plan);
+    let shown = Evacuated { left_out, ..Evacuated::from(plan) };
     match how {
         Output::Json => output::print_json(&shown)?,
         Output::Pretty => output::print(shown.progress())?,

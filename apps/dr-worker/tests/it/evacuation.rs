@@ -108,6 +108,15 @@ fn an_evacuation_is_undone() {
     assert_eq!((&report["phase"], &report["undo"]), (&json!("done"), &json!(true)), "{report}");
     assert_eq!(sites(&stage), all("east"));
     assert_eq!(stage.json(&["list", "--job", "db"])["drained"], json!([]));
+
+    // A job that can't be moved is named, and is no success while it is led there.
+    let cache = ["job.cache.command=[\"sleep\", \"600\"]", "job.cache.recipe=queue"];
+    let _third = stage.worker("east-2", "east", &cache);
+    let is_led = || stage.json(&["list", "--job", "cache"])["slots"][0]["leader"]["status"] == "READY";
+    until("the queue has a leader", is_led);
+    let part = stage.operator(&["evacuate", "east", "--job", "db", "--job", "cache", "--wait"]);
+    part.assert(1, &["left out, and led in site east: cache"]);
+    assert!(part.stdout.contains("1 of 1 jobs done") && part.stdout.contains("cache: "), "{}", part.stdout);
 }
 
 /// The command ends at once, and the worker of the other site that carries it out is killed in the middle of it.

@@ -255,6 +255,7 @@ fn promote_by_restart_never_has_two_programs_and_a_required_standby_decides_who_
     assert!(!leads(&east));
     fs::write(stage.dir.path().join("ready"), "").expect("a file");
     until("it leads", || leads(&east));
+    until("its program has begun", || stage.last_pid("east-1", "leader").is_some());
     let (standby, leader) = (stage.last_pid("east-1", "standby"), stage.last_pid("east-1", "leader"));
     assert!(!is_alive(standby.expect("it ran")) && is_alive(leader.expect("it runs")));
     let west = stage.standby_worker("west-1", "west", &settings);
@@ -398,6 +399,7 @@ fn an_operator_restarts_a_standby_and_leadership_stays() {
     let restarted = restart("west-1");
     restarted.assert(0, &["restart-standby of orders on west-1"]);
     assert_eq!(restarted.stdout, "the standby of orders was restarted on west-1\n");
+    until("another has begun", || stage.standby_pid("west-1") != before);
     let after = stage.standby_pid("west-1");
     assert!(after != before && !is_alive(before) && is_alive(after));
     assert_eq!(standby_of(&west)["pid"], after.as_raw());
@@ -447,6 +449,7 @@ fn a_follow_that_hangs_is_ended_by_a_restart_of_the_standby() {
 
     stage.operator(&["restart", "--standby", "west-1", "--wait"]).assert(0, &[]);
     assert!(!is_alive(standby) && !command.is_some_and(is_alive));
+    until("another has begun", || stage.standby_pid("west-1") != standby);
     assert!(is_alive(stage.standby_pid("west-1")));
     assert_eq!(stage.last_pid("west-1", "follow"), command, "it was started with the new leader");
 }
@@ -603,6 +606,7 @@ fn drills_kill_a_standby_and_have_one_promoted() {
         "after its backoff: {report:#}"
     );
     assert_eq!((&report["to"]["member"], &report["moves"]), (&"west-1".into(), &serde_json::json!([])));
+    until("another has begun", || stage.standby_pid("west-1") != before);
     let after = stage.standby_pid("west-1");
     assert!(after != before && !is_alive(before) && is_alive(after));
     assert!(leads(&east) && stage.last_pid("east-1", "leader") == leader);

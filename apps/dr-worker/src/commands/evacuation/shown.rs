@@ -106,8 +106,11 @@ pub(crate) fn way_on(plan: &Evacuation) -> Option<String> {
         )),
         EvacuationPhase::Done if plan.undo => None,
         EvacuationPhase::Done => {
-            let open = Typed::verb("drain").arg(&plan.site).arg("--off").arg("--all");
-            Some(format!("site {} is drained; `{undo}` moves back, `{open}` only opens it", plan.site))
+            let open = Typed::verb("drain").arg(&plan.site).arg("--off").arg("--job").arg("JOB");
+            Some(format!(
+                "site {} is drained; `{undo}` moves back, `{open}` only opens it for a job",
+                plan.site
+            ))
         }
     }
 }
