@@ -15,6 +15,7 @@ use zk_session::BootTime;
 
 use super::{contest, election::Operator, sites::check_sites};
 use crate::{
+    config::OperatorConfig,
     error::Error,
     typed::Typed,
     view::{hold_of, is_absent, statuses},
@@ -140,6 +141,9 @@ pub(crate) async fn decide(
             "no elector has begun the request, and {leader} still leads; --force replaces the leader"
         )));
     }
+    if let Some(why) = lacks_policy(&operator.config, job, &snapshot) {
+        return Ok(Decision::NotNow(why));
+    }
     announce();
     let config = operator.config.policy_of(job);
     // Only workers need the job's stop budget.
@@ -153,6 +157,22 @@ pub(crate) async fn decide(
         Err(AdminError::NotNow(why)) => Ok(Decision::NotNow(advice::on(&why))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Why this process can't decide in place of the elector: no living member has its policy, so a limit of theirs could be lost.
+fn lacks_policy(config: &OperatorConfig, job: &str, snapshot: &Snapshot) -> Option<String> {
+    let own = config.fingerprint_of(job);
+    if snapshot.members.iter().any(|member| member.policy == own) {
+        return None;
+    }
+    let members: Vec<_> = snapshot.members.iter().map(|member| member.member.as_str()).collect();
+    let members = if members.is_empty() { "none".to_owned() } else { members.join(", ") };
+    Some(format!(
+        "no elector has begun it, and this process can't decide in its place: for {job} it has another policy than each living \
+         member; `{}`, with the same target and options, decides on the host of a member, or with its configuration (--config); \
+         members: {members}",
+        Typed::verb("failover").job(job)
+    ))
 }
 
 /// The READY leader to replace, if it matches the target already.
@@ -267,5 +287,32 @@ pub(crate) fn target(to: &Target) -> String {
         Target::Any => String::new(),
         Target::Member(member) => format!(" to {member}"),
         Target::Site(site) => format!(" to site {site}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::Sources, view::sample};
+
+    fn configured(sets: &[&str]) -> OperatorConfig {
+        let sets = ["zookeeper.connect=zk1:2181"].iter().chain(sets).map(|set| (*set).to_owned()).collect();
+        OperatorConfig::load(&Sources { sets, ..Sources::default() }).unwrap()
+    }
+
+    #[test]
+    fn only_who_has_the_policy_of_a_living_member_decides() {
+        let limit = "policy.pipeline=[{stage=\"limit\",attribute=\"load\",at_most=5}]";
+        let mut snapshot = sample(&["east-1", "west-1"]);
+        snapshot.members[1].policy = configured(&[limit]).fingerprint_of("orders");
+        assert_eq!(lacks_policy(&configured(&[limit]), "orders", &snapshot), None);
+        let why = lacks_policy(&configured(&[]), "orders", &snapshot).unwrap();
+        assert!(
+            why.contains("`dr-worker failover --job orders`") && why.ends_with("members: east-1, west-1"),
+            "{why}"
+        );
+        snapshot.members.clear();
+        let why = lacks_policy(&configured(&[]), "orders", &snapshot).unwrap();
+        assert!(why.ends_with("members: none"), "one may join meanwhile: {why}");
     }
 }
