@@ -188,13 +188,11 @@ pub(crate) fn leads_already<'a>(request: &AdminRequest, snapshot: &'a Snapshot) 
     (fits && leader.status == Status::Ready && leader.ballot == named.ballot).then_some(leader)
 }
 
-/// A mistyped name is found before anything is written.
-pub(crate) fn check_names(
-    operator: &Operator,
-    job: &str,
-    request: &AdminRequest,
+fn unknown_member<'a>(
+    request: &'a AdminRequest,
+    members: &BTreeSet<&MemberId>,
     snapshot: &Snapshot,
-) -> Result<(), Error> {
+) -> Option<&'a MemberId> {
     let from = match &request.from {
         Outgoing::Member(member) => Some(member),
         Outgoing::Slot(_) | Outgoing::Only => None,
@@ -203,13 +201,21 @@ pub(crate) fn check_names(
         Target::Member(member) => Some(member),
         Target::Site(_) | Target::Any => None,
     };
-    // A leader whose worker is gone is not a member any more, but can be named.
-    let holders = || snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record.member);
-    let members: BTreeSet<_> = snapshot.members.iter().map(|member| &member.member).collect();
+    // A leader whose worker is gone is not a member any more, but can be named. It has no standby.
+    let leads = request.standby_of().is_none() && snapshot.slot_for(request).is_ok();
     let is_unknown = |member: &&MemberId| !members.contains(*member);
-    let unknown =
-        to.filter(is_unknown).or(from.filter(is_unknown).filter(|from| holders().all(|o| o != *from)));
-    if let Some(unknown) = unknown {
+    to.filter(is_unknown).or(from.filter(|member| !leads && is_unknown(member)))
+}
+
+/// A mistyped name is found before anything is written.
+pub(crate) fn check_names(
+    operator: &Operator,
+    job: &str,
+    request: &AdminRequest,
+    snapshot: &Snapshot,
+) -> Result<(), Error> {
+    let members: BTreeSet<_> = snapshot.members.iter().map(|member| &member.member).collect();
+    if let Some(unknown) = unknown_member(request, &members, snapshot) {
         if let Some(absent) = is_absent(unknown, snapshot, unix_ms()) {
             return Err(Error::NotNow(format!("{job}: {absent}")));
         }
@@ -314,5 +320,22 @@ mod tests {
         snapshot.members.clear();
         let why = lacks_policy(&configured(&[]), "orders", &snapshot).unwrap();
         assert!(why.ends_with("members: none"), "one may join meanwhile: {why}");
+    }
+
+    /// The decision names a leader that is dead after its session has ended, when its leader znode is gone as well.
+    #[test]
+    fn a_dead_leader_can_be_named_as_the_one_to_replace() {
+        let mut snapshot = sample(&["east-1", "west-1"]);
+        snapshot.members.remove(0);
+        snapshot.leader_znodes = vec![None];
+        let unknown = |kind, from: &str| {
+            let request = AdminRequest::new("1".to_owned(), kind, Target::Any, "ann".to_owned(), 1);
+            let request = request.with(|request| request.from = Outgoing::Member(from.parse().unwrap()));
+            let members = snapshot.members.iter().map(|member| &member.member).collect();
+            unknown_member(&request, &members, &snapshot).is_some()
+        };
+        assert!(!unknown(RequestKind::Failover, "east-1"));
+        assert!(!unknown(RequestKind::RestartStandby, "west-1"));
+        assert!(unknown(RequestKind::Failover, "east-2") && unknown(RequestKind::RestartStandby, "east-1"));
     }
 }
