@@ -8,7 +8,7 @@ use crate::typed::Typed;
 /// The hindrance, with the command that ends it.
 pub(crate) fn on(hindrance: &Hindrance) -> String {
     match hindrance {
-        Hindrance::OpenRequest(OpenRequest { election, name, .. }) => {
+        Hindrance::OpenRequest(OpenRequest { election, name, state, .. }) if state.is_unbegun() => {
             let cancel = Typed::verb("cancel").arg(name).job(election);
             format!("{hindrance}: `{cancel}`")
         }
@@ -34,4 +34,21 @@ pub(crate) fn beside(reason: Reason, sentence: &str, job: &str) -> String {
         _ => return sentence.to_owned(),
     };
     format!("{sentence} (`{command}`)")
+}
+
+#[cfg(test)]
+mod tests {
+    use election_core::internals::record::{RequestKind, RequestState};
+
+    use super::*;
+
+    #[test]
+    fn only_a_request_that_is_not_begun_is_to_be_cancelled() {
+        let advised = |state| {
+            let (election, name) = ("orders".to_owned(), "r-1".to_owned());
+            on(&OpenRequest { election, name, kind: RequestKind::Restart, state }.into())
+        };
+        assert!(advised(RequestState::Pending).ends_with(": `dr-worker cancel r-1 --job orders`"));
+        assert!(advised(RequestState::Accepted { term: 4 }).ends_with("; wait for it to end"));
+    }
 }

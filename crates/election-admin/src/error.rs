@@ -6,7 +6,7 @@ use election_core::{
     config::MemberId,
     internals::{
         Layout, NoSlot, NoSuchToken, NotNow, ReadError, Unforced, in_words,
-        record::{RecordError, RequestKind},
+        record::{RecordError, RequestKind, RequestState},
     },
 };
 use zk_session::{OpError, WatchError};
@@ -136,7 +136,7 @@ pub enum Hindrance {
 
 /// A request that another one must wait for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("request {name}, a {}, is still open ({progress}); wait for it to end, or cancel it", .kind.as_str())]
+#[error("request {name}, a {}, is still open ({}); {}", .kind.as_str(), .kind.progress(.state), way_out(.state))]
 pub struct OpenRequest {
     /// The name of the election.
     pub election: String,
@@ -144,8 +144,12 @@ pub struct OpenRequest {
     pub name: String,
     /// Its kind.
     pub kind: RequestKind,
-    /// Its progress, as text.
-    pub progress: String,
+    /// Its state.
+    pub state: RequestState,
+}
+
+const fn way_out(state: &RequestState) -> &'static str {
+    if state.is_unbegun() { "wait for it to end, or cancel it" } else { "wait for it to end" }
 }
 
 impl From<zk_session::Closed> for AdminError {

@@ -120,12 +120,14 @@ pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Opti
             (request.kind, request.standby_of()) == (other.kind, other.standby_of())
         }
         (RequestKind::Restart, kind) if kind.is_move() => seen.slot_for(other).ok() == slot,
+        // A leader that starts the job obeys a stop.
+        (RequestKind::Stop, RequestKind::Restart | RequestKind::Start) => other.state.is_unbegun(),
         (_, kind) => !kind.is_move(),
     };
     let open = open.find(|other| matters(&other.request))?;
     let FiledRequest { which, request: AdminRequest { kind, state, .. } } = open;
     let (election, name) = (paths.name().to_owned(), which.name.clone());
-    Some(OpenRequest { election, name, kind: *kind, progress: kind.progress(state) }.into())
+    Some(OpenRequest { election, name, kind: *kind, state: state.clone() }.into())
 }
 
 /// The same election with this request filed, as input for `explain` and `simulate`. Nothing is written.
@@ -250,3 +252,29 @@ pub async fn cancel(
 
 /// How long an operator's request may wait for an elector before the operator is informed that there seems to be none.
 pub const ELECTOR_PATIENCE: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_is_being_started_can_be_stopped() {
+        use RequestKind::{Restart, Start, Stop};
+        let paths = Paths::new("/dr", "orders").unwrap();
+        let asked = |kind| AdminRequest::new("1".to_owned(), kind, Target::Any, "ann".to_owned(), 1);
+        let hindered = |kind, open: RequestKind, state: RequestState| {
+            let open = asked(open).with(|open| open.state = state);
+            hindrance(&paths, &filed(&Snapshot::default(), open), &asked(kind)).map(|why| why.to_string())
+        };
+        let begun = RequestState::Accepted { term: 4 };
+        for open in [Restart, Start] {
+            assert_eq!(hindered(Stop, open, begun.clone()), None);
+            let why = hindered(Stop, open, RequestState::Pending).unwrap();
+            assert!(why.ends_with("wait for it to end, or cancel it"), "{why}");
+        }
+        for (kind, open) in [(Stop, Stop), (Start, Stop), (Restart, Stop), (Start, Restart)] {
+            let why = hindered(kind, open, begun.clone()).unwrap();
+            assert!(why.ends_with("; wait for it to end"), "{why}");
+        }
+    }
+}

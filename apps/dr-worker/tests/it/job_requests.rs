@@ -277,6 +277,26 @@ fn a_restart_is_not_carried_out_twice() {
     assert_eq!(job.starts(), 3, "{:?}", job.lines());
 }
 
+/// A leader that starts the job again obeys a stop meanwhile.
+#[test]
+fn a_job_that_is_being_restarted_can_be_stopped() {
+    let gate = tempfile::tempdir().expect("a directory");
+    let closed = gate.path().join("closed");
+    let is_open = json!(["/bin/sh", "-c", format!("! test -e {}", closed.display())]);
+    let job = Recorded::new(
+        "/restart-stopped",
+        &[&format!("job.orders.ready={{kind=\"exec\",command={is_open}}}")],
+    );
+    let east = job.worker("east-1", "east");
+    until("east-1 leads", || leads(&east));
+    fs::write(&closed, "").expect("a file");
+    let waiting = Background::of(job.stage.command(&[]).args(["restart", "--wait", "--timeout", "50s"]));
+    until("the job is started again", || job.starts() == 2);
+    job.stage.operator(&["stop", "--wait"]).assert(0, &[]);
+    waiting.outcome().assert(1, &["request r-0000000000: the job is stopped by"]);
+    assert_eq!((status(&east)["role"].as_str(), job.starts()), (Some("leader"), 2));
+}
+
 /// A job that never gets ready has no READY leader, but can be stopped.
 #[test]
 fn a_job_that_is_never_ready_can_be_stopped() {
