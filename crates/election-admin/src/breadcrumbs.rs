@@ -65,30 +65,30 @@ pub async fn change_breadcrumbs(
     }
 }
 
-/// Removes all leaderships but the present ones: an operator declares that the former leaders do not work any more. A
-/// record that can't be read is replaced. Returns what was removed.
+/// Removes these leaderships: an operator declares that their leaders do not work any more. With `None`, a record that can't be
+/// used is replaced by an empty one. Returns what was removed.
 ///
 /// # Errors
-/// When ZooKeeper doesn't answer, or there is no such election.
+/// When the record can't be used, unless that was asked for, or ZooKeeper doesn't answer.
 ///
 /// # Cancel safety
 /// May have been carried out or not. Repeating it is safe.
-pub async fn forget_breadcrumbs(session: &Session, paths: &Paths) -> Result<Vec<Breadcrumb>, AdminError> {
+pub async fn forget_breadcrumbs(
+    session: &Session,
+    paths: &Paths,
+    confirmed: Option<&[Breadcrumb]>,
+) -> Result<Vec<Breadcrumb>, AdminError> {
     let mut attempts = Attempts::over(session);
     loop {
         let observer = attempts.look().await?;
-        let snapshot = observer.snapshot(paths).await?;
         let known: Known<Breadcrumbs> = observer.known(paths.breadcrumbs()).await?;
-        if known.node().is_none() {
-            return Ok(Vec::new());
-        }
-        let before = known.record_or_default();
-        let is_readable = before.is_ok();
-        let mut after = before.unwrap_or_default();
-        let (removed, present) = after.leaderships.into_iter().partition(|left| snapshot.is_former(left));
-        after.leaderships = present;
-        let removed: Vec<Breadcrumb> = removed;
-        if is_readable && removed.is_empty() {
+        let (mut after, is_usable) = match known.record() {
+            Err(error) if confirmed.is_some() => return Err(error.into()),
+            Err(_) => (Breadcrumbs::default(), false),
+            Ok(record) => (record.unwrap_or_default(), true),
+        };
+        let removed = after.take(confirmed.unwrap_or_default());
+        if is_usable && removed.is_empty() {
             return Ok(removed);
         }
         if attempts.write([known.replace(&after)?]).await? {

@@ -117,9 +117,13 @@ impl Snapshot {
         self.breadcrumbs = node.and_then(decode).unwrap_or_default();
     }
 
-    /// Whether this is the leadership of a former leader, not of the present one of its slot.
-    pub fn is_former(&self, left: &Breadcrumb) -> bool {
-        self.leader_znode(left.slot).is_none_or(|present| present.record.member != left.member)
+    /// The leaderships of former leaders whose work may still run. A leader has its leader znode before it is among the
+    /// leaderships, and they are read first: so it is not taken for a former one while it leads.
+    pub fn former(&self) -> impl Iterator<Item = &Breadcrumb> {
+        let leads = |left: &Breadcrumb| {
+            self.leader_znode(left.slot).is_some_and(|present| present.record.member == left.member)
+        };
+        self.breadcrumbs.leaderships.iter().filter(move |left| !leads(left))
     }
 
     /// The part of it that an elector uses, as input for `explain`.

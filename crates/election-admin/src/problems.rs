@@ -85,8 +85,7 @@ impl Observer {
         }
         problems.extend(refused_overlays(snapshot));
         problems.extend(other_policy(snapshot));
-        let left = snapshot.breadcrumbs.leaderships.iter().filter(|left| snapshot.is_former(left));
-        problems.extend(left.cloned().map(Problem::NotFenced));
+        problems.extend(snapshot.former().cloned().map(Problem::NotFenced));
         if let Some(old) = old_decision(snapshot) {
             // The next term will have tokens above all that members have seen.
             problems.push(Problem::OldDecision(old));

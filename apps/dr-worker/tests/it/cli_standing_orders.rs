@@ -7,6 +7,7 @@ use crate::support::{
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use zk_session::CreateMode;
 
 /// A leader in east and a standby in west.
 fn two_sites(root: &'static str, settings: &[&str]) -> (Stage, Running, Running) {
@@ -257,17 +258,29 @@ fn an_order_for_all_jobs_leaves_out_those_without_an_elector() {
         stage.operator(verb).assert(64, &["which job? bills, orders (--job JOB, or --all)"]);
     }
     assert_eq!(stage.json(&["list", "--job", "orders"])["mode"], "auto");
-    for verb in [
-        &["ack", "--all"][..],
-        &["pause", "--all"],
-        &["resume", "--all"],
-        &["stay", "--all"],
-        &["maintenance", "east-1"],
-    ] {
+    for verb in
+        [&["pause", "--all"][..], &["resume", "--all"], &["stay", "--all"], &["maintenance", "east-1"]]
+    {
         let done = stage.operator(verb);
         done.assert(0, &["bills: left out: the recipe \"queue\" has no elector"]);
         assert!(done.stdout.contains("orders"), "{verb:?}: {}", done.stdout);
     }
+
+    // Its former leaders are confirmed as off, whatever the recipe is.
+    let left = json!({ "member": "west-9", "site": "west", "term": 1, "fencing_token": 7, "since_ms": 1 });
+    let left = json!({ "v": 1, "leaderships": [left] });
+    Stage::with_session(async |session| {
+        let (path, data) = (format!("{}/bills/breadcrumbs", stage.root), left.to_string().into_bytes());
+        let session = session.active().await.expect("a session");
+        session.create(&path, data, CreateMode::Persistent).await.expect("a record");
+    });
+    let off = stage.operator(&["ack", "--fenced", "--all"]);
+    off.assert(0, &[]);
+    assert_eq!(
+        off.stdout,
+        "bills: confirmed as off, so not fenced: west-9; nothing to acknowledge\n\
+         orders: no former leader needed fencing; nothing to acknowledge\n"
+    );
 }
 
 /// A job that fails everywhere is not passed round for ever; whoever has mended it says so,

@@ -87,6 +87,14 @@ impl Breadcrumbs {
     pub fn remove(&mut self, member: &MemberId, fencing_token: u64) {
         self.leaderships.retain(|left| left.member != *member || left.fencing_token != fencing_token);
     }
+
+    /// The work of these leaderships has ended. Returns those that were still here.
+    pub(crate) fn take(&mut self, ended: &[Breadcrumb]) -> Vec<Breadcrumb> {
+        let has_ended = |left: &mut Breadcrumb| {
+            ended.iter().any(|e| (&e.member, e.fencing_token) == (&left.member, left.fencing_token))
+        };
+        self.leaderships.extract_if(.., has_ended).collect()
+    }
 }
 
 #[cfg(test)]
@@ -129,6 +137,18 @@ mod tests {
         left.enter(led("b", 0, 3));
         left.remove(&"b".parse().unwrap(), 3);
         assert_eq!(left, Breadcrumbs::default());
+    }
+
+    #[test]
+    fn nothing_is_taken_that_was_entered_later() {
+        let mut left = Breadcrumbs::default();
+        left.enter(led("a", 0, 1));
+        left.enter(led("b", 0, 2));
+        let confirmed = left.leaderships.clone();
+        left.enter(led("b", 0, 3));
+        left.enter(led("c", 0, 4));
+        assert_eq!(left.take(&confirmed), [led("a", 0, 1)]);
+        assert_eq!(left.leaderships, [led("b", 0, 3), led("c", 0, 4)]);
     }
 
     /// Whatever happens, everyone whose work began, and neither ended nor was fenced, is fenced by the next leader.

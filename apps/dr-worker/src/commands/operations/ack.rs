@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
 use election_admin::{
-    Forgotten, forget_breadcrumbs,
+    Forgotten, Layout, forget_breadcrumbs,
     orders::{self, Acknowledged},
+    record::Breadcrumb,
 };
 use election_core::{
     config::{MemberId, SiteId},
@@ -52,7 +53,7 @@ impl Ack {
     const fn forgotten(&self) -> Forgotten {
         match *self {
             Self { hold: false, failures: false, sites: false, .. } => Forgotten::HOLD,
-            Self { hold, failures, sites, .. } => Forgotten { hold, failures, sites },
+            Self { hold, failures, sites, fenced } => Forgotten { hold: hold || fenced, failures, sites },
         }
     }
 }
@@ -84,33 +85,56 @@ impl Operation for Ack {
     type Outcome = Acknowledgement;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Acknowledgement>, Error> {
-        let question = self.fenced.then(|| Question {
-            what: "confirm that all former leaders are off; if one of them still runs the job, it runs twice"
-                .to_owned(),
-            needs_yes: false,
-        });
-        Ok(Ask::Deed(question, self.acknowledge(of).boxed()))
+        let snapshot = of.snapshot().await?;
+        let is_known = snapshot.unreadable.iter().all(|error| error.path != of.paths.breadcrumbs());
+        let former = is_known.then(|| snapshot.former().cloned().collect());
+        let what = self.question(of.job, former.as_deref());
+        let question = what.map(|what| Question { what, needs_yes: false });
+        Ok(Ask::Deed(question, self.acknowledge(of, snapshot.layout, former).boxed()))
     }
 }
 
+fn names(former: &[Breadcrumb]) -> String {
+    former.iter().map(|left| left.member.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 impl Ack {
-    async fn acknowledge(&self, of: &Election<'_>) -> Result<Report<Acknowledgement>, Error> {
+    /// `former` is `None` if their record can't be read.
+    fn question(&self, job: &str, former: Option<&[Breadcrumb]>) -> Option<String> {
+        let who = match former {
+            None => "all former leaders, whose record can't be read,".to_owned(),
+            Some(former) => names(former),
+        };
+        let asks = self.fenced && !who.is_empty();
+        asks.then(|| {
+            format!("{job}: confirm that {who} are off; if one of them still runs the job, it runs twice")
+        })
+    }
+
+    async fn acknowledge(
+        &self,
+        of: &Election<'_>,
+        layout: Layout,
+        former: Option<Vec<Breadcrumb>>,
+    ) -> Result<Report<Acknowledgement>, Error> {
         let (job, session) = (of.job, &of.operator.session);
         let left = match self.fenced {
-            true => forget_breadcrumbs(session, &of.paths).await?,
+            true => forget_breadcrumbs(session, &of.paths, former.as_deref()).await?,
             false => Vec::new(),
         };
-        let fenced: Vec<_> = left.into_iter().map(|left| left.member).collect();
-        let acknowledged = orders::acknowledge(session, &of.paths, self.forgotten()).await?;
+        // Only an elector remembers failures.
+        let acknowledged = match layout {
+            Layout::Elector => orders::acknowledge(session, &of.paths, self.forgotten()).await?,
+            _ => None,
+        };
         let policy = of.operator.config.policy_of(job).engine(Duration::ZERO, false);
         let ends =
             |a: &Acknowledged| self.forgotten().hold && held_until(&policy, &a.before, unix_ms()).is_some();
         let held = acknowledged.as_ref().is_some_and(ends);
-        let names: Vec<_> = fenced.iter().map(|member| member.as_str()).collect();
-        let off = match names.as_slice() {
-            [] if self.fenced => "no former leader needed fencing; ".to_owned(),
-            [] => String::new(),
-            names => format!("confirmed as off, so not fenced: {}; ", names.join(", ")),
+        let off = match names(&left) {
+            none if none.is_empty() && self.fenced => "no former leader needed fencing; ".to_owned(),
+            none if none.is_empty() => none,
+            names => format!("confirmed as off, so not fenced: {names}; "),
         };
         let text = format!("{job}: {off}{}", summary(acknowledged.as_ref(), held));
         let released = acknowledged.map(|a| a.released).unwrap_or_default();
@@ -123,7 +147,7 @@ impl Ack {
             failures: released.failures,
             site_failures: released.site_failures,
             losses: released.losses,
-            fenced,
+            fenced: left.into_iter().map(|left| left.member).collect(),
         };
         Ok(Report::new(outcome, text))
     }
@@ -166,4 +190,31 @@ fn summary(acknowledged: Option<&Acknowledged>, held: bool) -> String {
     let kept =
         if kept.is_empty() { String::new() } else { format!("; remembered still: {}", kept.join(", ")) };
     format!("{ends}forgotten: {}{kept}", forgotten.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const FENCED: Ack = Ack { hold: false, failures: false, sites: false, fenced: true };
+
+    #[test]
+    fn who_is_fenced_by_hand_is_named_and_the_hold_ends() {
+        assert!(FENCED.forgotten().hold && Ack { failures: true, ..FENCED }.forgotten().hold);
+        assert!(!Ack { failures: true, fenced: false, ..FENCED }.forgotten().hold);
+        let left = |member: &str| -> Breadcrumb {
+            serde_json::from_value(json!({
+                "member": member, "site": "west", "term": 1, "fencing_token": 7, "since_ms": 1,
+            }))
+            .unwrap()
+        };
+        let both = [left("west-1"), left("west-2")];
+        let asked = FENCED.question("orders", Some(&both)).unwrap();
+        assert!(asked.starts_with("orders: confirm that west-1, west-2 are off;"), "{asked}");
+        assert!(FENCED.question("orders", None).unwrap().contains("can't be read"));
+        assert_eq!(FENCED.question("orders", Some(&[])), None);
+        assert_eq!(Ack { fenced: false, ..FENCED }.question("orders", Some(&both)), None);
+    }
 }

@@ -31,8 +31,7 @@ const TOGETHER: Takes = Takes {
     wait: Some("Wait until all has moved, or a move has failed."),
     ..Takes::ONE_JOB
 };
-const RAISES: Takes = Takes { jobs: Jobs::Chosen, yes: true, ..Takes::ONE_JOB };
-const FORGETS: Takes = Takes { jobs: Jobs::Governed, ..RAISES };
+const MENDS: Takes = Takes { jobs: Jobs::Chosen, yes: true, ..Takes::ONE_JOB };
 
 /// All operations, in the order of `--help`.
 pub(crate) const ALL: &[Declared] = &[
@@ -52,6 +51,6 @@ pub(crate) const ALL: &[Declared] = &[
     Declared::of::<job::Stop>("stop", HOLD, HALTS),
     Declared::of::<job::Start>("start", HOLD, REQUEST),
     Declared::of::<job::Restart>("restart", HOLD, HALTS),
-    Declared::of::<ack::Ack>("ack", RECOVER, FORGETS),
-    Declared::of::<tokens::RaiseToken>("raise-token", RECOVER, RAISES),
+    Declared::of::<ack::Ack>("ack", RECOVER, MENDS),
+    Declared::of::<tokens::RaiseToken>("raise-token", RECOVER, MENDS),
 ];

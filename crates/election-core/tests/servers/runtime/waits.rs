@@ -174,7 +174,7 @@ fn calls() -> impl Iterator<Item = (&'static str, Call)> {
             let servers = ["one", "two"].map(|name| (name.to_owned(), session.clone()));
             of(election_admin::compare_servers(&servers, paths).await)
         },
-        "forget_breadcrumbs": |session, paths| of(election_admin::forget_breadcrumbs(session, paths).await),
+        "forget_breadcrumbs": |session, paths| of(election_admin::forget_breadcrumbs(session, paths, None).await),
         "forget::remove": |session, paths| of(forget::remove(session, paths, &[]).await),
         "orders::order": |session, paths| of(orders::order(session, paths, "a test", None, |_| {}).await),
         "Attempts": |session, paths| {
