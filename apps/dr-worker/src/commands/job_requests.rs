@@ -4,7 +4,7 @@ use election_admin::{Layout, Snapshot};
 use election_core::{
     Paths,
     config::MemberId,
-    internals::record::{AdminRequest, Outgoing, RequestKind},
+    internals::record::{AdminRequest, RequestKind},
 };
 
 use super::{
@@ -21,7 +21,7 @@ pub(crate) async fn check(
     operator: &Operator,
     job: &str,
     paths: &Paths,
-    request: &mut AdminRequest,
+    request: &AdminRequest,
 ) -> Result<(Snapshot, Option<String>), Error> {
     let kind = request.kind.as_str();
     match operator.observer().await?.layout(paths).await? {
@@ -38,13 +38,6 @@ pub(crate) async fn check(
     if let Some(member) = request.standby_of() {
         check_standby(job, member, &snapshot)?;
         return Ok((snapshot, None));
-    }
-    if let Ok(slot) = snapshot.slot_for(request)
-        && request.kind == RequestKind::Restart
-        && snapshot.leader_znodes.len() > 1
-    {
-        // The next leader of the slot answers what this one has begun.
-        request.from = Outgoing::Slot(slot);
     }
     let news = is_done_already(job, request, &snapshot);
     if news.is_none() && request.kind == RequestKind::Restart {

@@ -125,13 +125,13 @@ async fn move_leader(
 /// Requests something about the job from its leader, or about its standby from the member of that.
 async fn ask_member(
     of: &Election<'_>,
-    mut request: AdminRequest,
+    request: AdminRequest,
     options: &Options,
     how: Output,
 ) -> Result<(), Error> {
     let Election { operator, job, paths, .. } = of;
     let Options { yes, wait, timeout, .. } = *options;
-    let (snapshot, news) = job_requests::check(operator, job, paths, &mut request).await?;
+    let (snapshot, news) = job_requests::check(operator, job, paths, &request).await?;
     if let Some(news) = news {
         if wait && request.kind == RequestKind::Start {
             until_proved(operator, job, paths, 0, None, until(of, timeout)).await?;

@@ -405,6 +405,7 @@ fn all_leaders_of_a_job_stop_it() {
     until("both lead", || leads(&east) && leads(&west));
     job.stage.operator(&["restart"]).assert(1, &["there are 2 slots"]);
     job.stage.operator(&["restart", "--from", "west-1", "--wait"]).assert(0, &[]);
+    assert_eq!(last_request(&job.stage)["from"], json!({ "member": "west-1" }), "wherever it leads by then");
     assert_eq!(job.starts(), 3);
     assert_eq!(job.lines().iter().filter(|line| *line == "west-1 start").count(), 2);
     job.stage.operator(&["stop", "--wait"]).assert(0, &[]);

@@ -174,9 +174,9 @@ impl Desk {
     }
 
     /// Files a request about the job, unless there is nothing to do.
-    async fn job_request(&self, mut request: AdminRequest) -> Result<Response, Error> {
+    async fn job_request(&self, request: AdminRequest) -> Result<Response, Error> {
         let Self { operator, job, paths } = self;
-        let (_, news) = job_requests::check(operator, job, paths, &mut request).await?;
+        let (_, news) = job_requests::check(operator, job, paths, &request).await?;
         match news {
             Some(news) => {
                 let needless = Halted::Needless(Needless::new(job, None));
