@@ -26,7 +26,7 @@ fn kinds() -> [Kind; 5] {
         ),
         Kind::new::<DrillOrder>(
             "drill order",
-            r#"{"v":1,"run":"r","by":"b","reason":"r","at_ms":1,"until_ms":2,"mode":"cut-site","members":["a"],"delay_ms":3,
+            r#"{"v":1,"run":"r","by":"b","reason":"r","at_ms":1,"until_ms":2,"mode":"cut-site","members":["a"],"go":true,
         "cut_ms":4,"probe":true}"#,
         ),
         Kind::new::<Evacuation>(

@@ -44,9 +44,10 @@ pub struct DrillOrder {
     /// Other members only probe.
     #[serde(default)]
     pub members: Vec<MemberId>,
-    /// How long a member waits after it has agreed, in milliseconds: the probes run before something happens.
-    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
-    pub delay_ms: u64,
+    /// Whether they carry it out now. Before that they only agree or refuse, and probe: the program that gave the order sets
+    /// it once all of them have agreed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub go: bool,
     /// How long a cut lasts, in milliseconds from its beginning on each member; until the order ends if absent.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
     pub cut_ms: Option<u64>,
@@ -113,14 +114,19 @@ impl DrillMode {
     pub const fn spares_leader(self) -> bool {
         matches!(self, Self::Rehearse | Self::KillStandby)
     }
+
+    /// Whether members cause a fault of the leader.
+    pub const fn harms_leader(self) -> bool {
+        matches!(self, Self::KillJob | Self::KillWorker | Self::CutSite)
+    }
 }
 
 impl DrillOrder {
     /// The longest time for which an order can be valid.
     pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-    /// An order to these members, valid for `valid_for` (at most [`LONGEST`](Self::LONGEST)), without probes, a delay or
-    /// a time of a cut.
+    /// An order to these members to agree, valid for `valid_for` (at most [`LONGEST`](Self::LONGEST)), without probes or a
+    /// time of a cut.
     pub fn new(
         run: &str,
         mode: DrillMode,
@@ -142,7 +148,7 @@ impl DrillOrder {
             until_ms,
             mode,
             members,
-            delay_ms: 0,
+            go: false,
             cut_ms: None,
             probe: false,
         }
@@ -222,7 +228,7 @@ pub struct DrillStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DrillState {
-    /// It carries the order out after the delay.
+    /// It carries the order out once that has [`go`](DrillOrder::go).
     Accepted,
     /// It does not carry it out. The reason says why. Final.
     Refused,

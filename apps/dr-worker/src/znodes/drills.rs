@@ -93,6 +93,29 @@ pub(crate) async fn begin(
     }
 }
 
+/// Lets the members of this run's order carry it out. Returns whether the order was there.
+///
+/// # Errors
+/// When ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// May have been carried out or not. Repeating it is safe.
+pub(crate) async fn go(session: &Session, paths: &Paths, run: &str) -> Result<bool, AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let known: Known<DrillOrder> = observer.known(paths.drill_order()).await?;
+        let present = known.record().ok().flatten().filter(|order| order.run == run);
+        match present {
+            None => return Ok(false),
+            Some(order) if order.go => return Ok(true),
+            Some(order) => {
+                attempts.write([known.replace(&DrillOrder { go: true, ..order })?]).await?;
+            }
+        }
+    }
+}
+
 /// Ends a drill: removes the order of this run. The answers remain until the next order. Returns whether it was there.
 ///
 /// # Errors

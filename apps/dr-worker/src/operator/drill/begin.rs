@@ -18,7 +18,7 @@ use crate::{
     wall::{ms, unix_ms},
 };
 
-/// How long after the members have agreed something happens: the probes run before.
+/// When something happens at the earliest: the probes run before.
 const BASELINE: Duration = Duration::from_millis(1_500);
 
 /// How long members may take to agree.
@@ -100,7 +100,6 @@ impl Drill<'_> {
         let mut order =
             DrillOrder::new(&begun.run, self.plan.mode, carriers, &begun.by, script.started_ms, valid_for);
         order.reason = begun.reason.clone();
-        order.delay_ms = ms(BASELINE);
         order.cut_ms = (self.plan.mode == DrillMode::CutSite).then(|| ms(self.plan.cut_for));
         order.probe = true;
         order

@@ -50,7 +50,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(6);
 const BLIND_FOR: Duration = Duration::from_secs(30);
 
 /// Runs a drill to its end. Returns the report, which is kept.
-/// The flag is whether the members have agreed, so that something has happened.
+/// The flag is whether something may have happened.
 pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(DrillReport, bool), Error> {
     let process = drill.process().await;
     let Some(script) = drill.script(process) else {
@@ -212,6 +212,11 @@ impl Watched<'_> {
     async fn act(&mut self, act: Act) -> Result<(), Error> {
         let Drill { operator, paths, .. } = self.drill;
         match act {
+            // Without the order the next look ends the drill.
+            Act::Go => {
+                drills::go(&operator.session, paths, &self.begun.run).await?;
+                Ok(())
+            }
             Act::Move(to) => self.request(to).await,
             Act::Withdraw => {
                 if let Some(filed) = &self.request {

@@ -37,6 +37,8 @@ const RESTORE_WITHIN: Duration = Duration::from_secs(60);
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
+    /// Let the members carry the order out.
+    Go,
     /// Request a switchover.
     Move(Target),
     /// Withdraw the request.
@@ -85,7 +87,7 @@ pub(super) struct Course {
     stage: Stage,
     /// When this stage began.
     since: Duration,
-    /// Whether the members have agreed.
+    /// Whether the members have agreed, and the drill goes on: something may have happened.
     has_begun: bool,
     /// The leader that the drill expects.
     leader: Leader,
@@ -112,7 +114,7 @@ impl Course {
         course
     }
 
-    /// Whether the members have agreed, so that something may have happened.
+    /// Whether something may have happened.
     pub(super) const fn has_begun(&self) -> bool {
         self.has_begun
     }
@@ -177,21 +179,24 @@ impl Course {
     }
 
     fn agree(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
-        let mut silent = self.script.carriers.iter().filter(|member| seen.answer(member).is_none());
-        let is_early = self.script.mode == DrillMode::Switchover && at < self.script.baseline;
-        if silent.next().is_none() && !is_early {
-            self.has_begun = true;
-            self.enter(Stage::Awaiting, at);
-            return match self.script.mode {
-                DrillMode::Switchover => {
-                    let to = self.script.to.clone();
-                    self.note(at, "drill", format!("requests a switchover to {}", target(&to)));
-                    Some(Act::Move(to))
-                }
-                _ => self.go_on(seen, at),
-            };
+        if self.silent(seen).next().is_some() || at < self.script.baseline {
+            return None;
         }
-        None
+        self.has_begun = true;
+        self.enter(Stage::Awaiting, at);
+        let (what, act) = match (self.script.mode, self.script.to.clone()) {
+            (DrillMode::Switchover, to) => {
+                (format!("requests a switchover to {}", target(&to)), Act::Move(to))
+            }
+            _ => ("lets the members begin".to_owned(), Act::Go),
+        };
+        self.note(at, "drill", what);
+        Some(act)
+    }
+
+    /// The members that have not answered yet.
+    fn silent<'a>(&'a self, seen: &'a Seen) -> impl Iterator<Item = &'a MemberId> {
+        self.script.carriers.iter().filter(|member| seen.answer(member).is_none())
     }
 
     /// Waits for what the order brings about.
@@ -360,7 +365,10 @@ impl Course {
         let job = match &seen.leader {
             // By the term: an interruption can come with the first look at another leader.
             Some(leader) if leader.who.member == before && leader.term == self.script.from.term => {
-                "nothing was moved".to_owned()
+                match self.has_begun && self.script.mode.harms_leader() {
+                    true => format!("{before} still leads, and the members may have begun"),
+                    false => "nothing was moved".to_owned(),
+                }
             }
             Some(leader) if leader.who.member == before => format!("{before} leads again"),
             Some(leader) => {

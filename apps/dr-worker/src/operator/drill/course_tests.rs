@@ -136,6 +136,8 @@ fn a_rehearsal_ends_with_the_answer_of_the_standby() {
     let run = |steps: &[(DrillState, u64)]| {
         let mut course = Course::new(script(DrillMode::Rehearse, "west", &["west-1"], false));
         let mut seen = calm();
+        seen.answers = vec![answered("west-1", &[ACCEPTED])];
+        assert_eq!(course.see(&seen, secs(1)), Some(Act::Go));
         seen.answers = vec![answered("west-1", steps)];
         assert_eq!(course.see(&seen, secs(3)), None);
         assert!(course.changes().is_empty());
@@ -190,10 +192,11 @@ fn a_cut_site_comes_back_before_the_job_does() {
     let mut course = Course::new(script(DrillMode::CutSite, "west", &["east-1", "east-2"], true));
     let mut seen = calm();
     let begun = [ACCEPTED, (DrillState::Started, 1_000)];
-    seen.answers = vec![answered("east-1", &begun)];
+    seen.answers = vec![answered("east-1", &[ACCEPTED])];
     assert_eq!(course.see(&seen, secs(1)), None);
-    seen.answers.push(answered("east-2", &begun));
-    course.see(&seen, secs(2));
+    seen.answers.push(answered("east-2", &[ACCEPTED]));
+    assert_eq!(course.see(&seen, secs(2)), Some(Act::Go));
+    seen.answers = vec![answered("east-1", &begun), answered("east-2", &begun)];
     seen.leader = None;
     seen.members = ["west-1", "west-2"].map(id).into_iter().collect();
     course.see(&seen, secs(9));
@@ -326,11 +329,33 @@ fn members_that_do_not_answer_or_refuse_end_it_before_anything_happens() {
         "east-1 did not answer within 10s; the log of its worker may have the reason; nothing was moved";
     assert_eq!(result(&course), ("aborted", silent));
 
+    // One of two has agreed: it is not let begin.
+    let mut course = Course::new(script(DrillMode::CutSite, "west", &["east-1", "east-2"], true));
+    let mut seen = calm();
+    seen.answers = vec![answered("east-1", &[ACCEPTED])];
+    for at in [1, 5, 9, 10] {
+        assert_eq!(course.see(&seen, secs(at)), None);
+    }
+    assert_eq!((result(&course).1, course.has_begun()), (&*silent.replace("east-1", "east-2"), false));
+
     let mut course = Course::new(script(DrillMode::Rehearse, "", &["west-1"], false));
     let mut seen = calm();
     seen.answers = vec![answered("west-1", &[(DrillState::Refused, 5)])];
     course.see(&seen, secs(1));
     assert_eq!(result(&course), ("aborted", "west-1 refuses: no room; nothing was moved"));
+}
+
+#[test]
+fn a_drill_that_ends_right_after_the_members_were_let_begin_does_not_say_that_nothing_happened() {
+    let mut course = Course::new(script(DrillMode::CutSite, "west", &["east-1"], true));
+    let mut seen = calm();
+    seen.answers = vec![answered("east-1", &[ACCEPTED])];
+    // It has answered at the last moment.
+    assert_eq!(course.see(&seen, secs(10)), Some(Act::Go));
+    seen.signals = vec!["SIGINT"];
+    assert_eq!(course.see(&seen, secs(11)), None);
+    let sentence = "the command received SIGINT; east-1 still leads, and the members may have begun";
+    assert_eq!((result(&course), course.has_begun()), (("aborted", sentence), true));
 }
 
 #[test]

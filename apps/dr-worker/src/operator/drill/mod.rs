@@ -272,7 +272,6 @@ async fn practise(operator: &Operator, arguments: &DrillRunArguments, how: Outpu
         DrillOutcome::Passed => Ok(()),
         outcome => {
             let message = format!("drill {} {outcome}: {}", report.run, report.sentence);
-            // Where the members have not agreed, nothing has happened.
             let code = if has_begun { ExitCode::Failed } else { ExitCode::NotNow };
             Err(Error::Reported(code, message))
         }

@@ -28,7 +28,7 @@ pub(super) struct Script {
     pub(super) limit: Duration,
     /// How long the members may take to agree.
     pub(super) agree_within: Duration,
-    /// How long they probe before a switchover is requested.
+    /// How long they probe before something happens.
     pub(super) baseline: Duration,
     /// When it began, in milliseconds since the Unix epoch.
     pub(super) started_ms: u64,

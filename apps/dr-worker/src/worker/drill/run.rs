@@ -74,10 +74,11 @@ impl<'a> Run<'a> {
         watch: &mut DataWatch,
     ) -> Option<DrillOrder> {
         let (cancel, cancelled) = watch::channel(false);
+        let going = watch::Sender::new(self.order.go);
         let (mut next, mut is_over, mut is_done) = (None, false, false);
         {
-            let mut over = pin!(self.over(watch));
-            let mut carried_out = pin!(self.carry_out(duty, cancelled));
+            let mut over = pin!(self.over(watch, &going));
+            let mut carried_out = pin!(self.carry_out(duty, going.subscribe(), cancelled));
             let mut beside = pin!(async { tokio::join!(self.keep_written(), self.probe(probe)) });
             while !(is_over && is_done) {
                 tokio::select! {
@@ -94,13 +95,14 @@ impl<'a> Run<'a> {
         next
     }
 
-    /// Waits until the order is over, or another one is given.
-    async fn over(&self, watch: &mut DataWatch) -> Option<DrillOrder> {
+    /// Waits until the order is over, or another one is given. Reports when it is to be carried out.
+    async fn over(&self, watch: &mut DataWatch, going: &watch::Sender<bool>) -> Option<DrillOrder> {
         let ended = async {
             while let Ok(seen) = watch.next_allowed().await {
                 let order = self.drills.decode(seen.value.as_ref().map(|node| &node.data[..]));
-                if order.as_ref().is_none_or(|order| order.run != self.order.run) {
-                    return order;
+                match order {
+                    Some(order) if order.run == self.order.run => drop(going.send_replace(order.go)),
+                    other => return other,
                 }
             }
             // The session is closed: this worker ends.
@@ -112,18 +114,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn carry_out(&self, duty: Duty, mut cancelled: watch::Receiver<bool>) {
+    async fn carry_out(
+        &self,
+        duty: Duty,
+        mut going: watch::Receiver<bool>,
+        mut cancelled: watch::Receiver<bool>,
+    ) {
         match duty {
             Duty::Refuse(reason) => return self.note(DrillState::Refused, Some(reason)),
-            // It was restarted before the end of its delay, or it has answered all.
+            // It was restarted before it began, or it has answered all.
             _ if self.answer.lock().state().is_some() && duty == Duty::Probe => return,
             Duty::Probe => return self.note(DrillState::Accepted, None),
             _ if self.answer.lock().state().is_none() => self.note(DrillState::Accepted, None),
             _ => {}
         }
-        let begins = self.began + Duration::from_millis(self.order.delay_ms);
         tokio::select! {
-            () = sleep_until(begins) => {}
+            () = until_true(&mut going) => {}
             () = until_true(&mut cancelled) => return,
         }
         // Much may have changed meanwhile.

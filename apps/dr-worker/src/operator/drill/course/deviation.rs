@@ -21,6 +21,7 @@ impl Course {
     /// Why the drill has left the plan, if it has.
     pub(super) fn left_plan(&self, seen: &Seen, at: Duration) -> Option<String> {
         let Script { limit, agree_within, carriers, .. } = &self.script;
+        let silent: Vec<_> = self.silent(seen).map(MemberId::as_str).collect();
         if let Some(signal) = seen.signals.first() {
             return Some(format!("the command received {signal}"));
         }
@@ -46,9 +47,7 @@ impl Course {
         {
             return Some(format!("the switchover was not carried out: {failure}"));
         }
-        if self.stage == Stage::Agreeing && at >= *agree_within {
-            let silent: Vec<_> = carriers.iter().filter(|member| seen.answer(member).is_none()).collect();
-            let silent: Vec<_> = silent.into_iter().map(MemberId::as_str).collect();
+        if self.stage == Stage::Agreeing && at >= *agree_within && !silent.is_empty() {
             let within = in_words(*agree_within);
             return Some(format!(
                 "{} did not answer within {within}; the log of its worker may have the reason",
