@@ -248,7 +248,7 @@ async fn a_killed_job_is_seen_from_both_sites(driver: Driver) {
     assert_eq!(states(&agreed), ["accepted"], "{agreed:#}");
     go(&znodes).await;
     let done = answer(&znodes, "k1", &leader.member, "ended", last_is("ended")).await;
-    assert_eq!(states(&done), ["accepted", "started", "ended"], "{done:#}");
+    assert_eq!(states(&done), ["accepted", "started", "ready", "ended"], "{done:#}");
     assert!(reason(&done).contains(&pid.to_string()), "{done:#}");
     let again =
         cluster.leader_is("the restarted job", SOON, |now| now.pid.is_some_and(|now| now != pid)).await;

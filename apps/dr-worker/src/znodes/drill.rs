@@ -234,7 +234,7 @@ pub enum DrillState {
     Refused,
     /// It has begun: the rehearsal's job starts; the job, the worker or the connections are about to be killed or cut.
     Started,
-    /// The rehearsal's job is ready, or the standby that was killed is ready again.
+    /// The rehearsal's job is ready, or the job or the standby that was killed is ready again.
     Ready,
     /// It has carried the order out, and everything is as before: the rehearsal's job has ended, the cut is over, the
     /// worker runs again. Final.

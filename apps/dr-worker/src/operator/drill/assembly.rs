@@ -68,17 +68,14 @@ pub(super) fn assemble(
             of_change(change, evidence, &probes, begun.started_ms, until)
         })
         .collect();
-    let rehearsed = course.script().carriers.first().filter(|_| plan.mode.spares_leader());
+    let carrier = course.script().carriers.first();
+    let carrier = carrier.and_then(|member| evidence.answers.iter().find(|answer| answer.member == *member));
+    let phases = moves.first().map_or_else(
+        || Phases { takeover_ms: carrier.and_then(started_in), ..Phases::default() },
+        |first| first.phases,
+    );
     let rehearsed =
-        rehearsed.and_then(|member| evidence.answers.iter().find(|answer| answer.member == *member));
-    let phases = match (moves.first(), course.restarted()) {
-        (Some(first), _) => first.phases,
-        (None, Some((killed, ready))) => {
-            Phases { takeover_ms: Some(ms(ready.saturating_sub(killed))), ..Phases::default() }
-        }
-        (None, None) => Phases { takeover_ms: rehearsed.and_then(started_in), ..Phases::default() },
-    };
-    let rehearsed = rehearsed.filter(|answer| answer.step(DrillState::Started).is_some());
+        carrier.filter(|answer| plan.mode.spares_leader() && answer.step(DrillState::Started).is_some());
     let rehearsed = rehearsed.map(|answer| Who { member: answer.member.clone(), site: answer.site.clone() });
     let outage_ms = outage(plan.mode, &moves, &phases, &probes);
     let to = moves.first().map(|first| first.to.clone()).or(rehearsed);
@@ -112,7 +109,7 @@ pub(super) fn assemble(
     report
 }
 
-/// How long a rehearsal took until the job was ready.
+/// How long a rehearsal took until the job was ready, or what was killed until it was ready again.
 fn started_in(answer: &DrillAnswer) -> Option<u64> {
     let (from, to) = (answer.step(DrillState::Started)?, answer.step(DrillState::Ready)?);
     Some(to.after_ms.saturating_sub(from.after_ms))

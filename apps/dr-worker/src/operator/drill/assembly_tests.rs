@@ -77,7 +77,6 @@ fn recorded(
         to: Target::Any,
         from: leader("east-1", 3),
         carriers: vec![id("east-1")],
-        process: None,
         back: false,
         stay: Duration::ZERO,
         limit: Duration::from_secs(60),

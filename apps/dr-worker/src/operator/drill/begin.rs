@@ -27,10 +27,6 @@ const AGREE_WITHIN: Duration = Duration::from_secs(10);
 /// How much longer than the drill the order is valid, for the move back after an abort.
 pub(super) const MARGIN: Duration = Duration::from_secs(90);
 
-/// How long the status of a worker may take, and its longest.
-const STATUS_WITHIN: Duration = Duration::from_millis(700);
-const MAX_STATUS: usize = 16 << 20;
-
 /// A drill that may run.
 pub(super) struct Drill<'a> {
     pub(super) operator: &'a Operator,
@@ -44,7 +40,7 @@ pub(super) struct Drill<'a> {
 }
 
 impl Drill<'_> {
-    pub(super) fn script(&self, process: Option<u64>) -> Option<Script> {
+    pub(super) fn script(&self) -> Option<Script> {
         let Self { plan, state, .. } = self;
         let leader = state.leader()?;
         let slot = state.cluster.slots.first()?.leader.as_ref()?;
@@ -70,7 +66,6 @@ impl Drill<'_> {
                 is_ready: true,
             },
             carriers,
-            process,
             back: plan.back,
             stay: if plan.mode.spares_leader() { Duration::ZERO } else { plan.rules.stay },
             limit: plan.longest(),
@@ -78,20 +73,6 @@ impl Drill<'_> {
             baseline: BASELINE,
             started_ms: unix_ms(),
         })
-    }
-
-    /// The job's process on the leader, if the drill kills it and it is ready.
-    pub(super) async fn process(&self) -> Option<u64> {
-        if self.plan.mode != DrillMode::KillJob {
-            return None;
-        }
-        let url = self.state.leader()?.http.as_deref()?;
-        let workers = self.operator.workers()?;
-        let url = format!("{url}/status");
-        let read = tokio::time::timeout(STATUS_WITHIN, workers.read(&url, MAX_STATUS));
-        let status: serde_json::Value = serde_json::from_slice(&read.await.ok()??).ok()?;
-        let process = &status["jobs"][&self.plan.job]["process"];
-        process["pid"].as_u64().filter(|_| process["state"] == "running")
     }
 
     pub(super) fn order(&self, begun: &DrillReport, script: &Script) -> DrillOrder {

@@ -52,8 +52,7 @@ const BLIND_FOR: Duration = Duration::from_secs(30);
 /// Runs a drill to its end. Returns the report, which is kept.
 /// The flag is whether something may have happened.
 pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(DrillReport, bool), Error> {
-    let process = drill.process().await;
-    let Some(script) = drill.script(process) else {
+    let Some(script) = drill.script() else {
         return Err(Error::Internal("the checks passed without a leader".to_owned()));
     };
     let begun = drill.begun(run, &script);
@@ -178,7 +177,6 @@ impl Watched<'_> {
             members: snapshot.members.iter().map(|member| member.member.clone()).collect(),
             request,
             obstacle: self.obstacle(&snapshot),
-            ready_process: self.drill.process().await,
             is_ordered: order.is_some_and(|order| order.run == self.begun.run),
             answers,
             signals: Vec::new(),

@@ -93,8 +93,6 @@ pub(super) struct Course {
     leader: Leader,
     result: Option<(DrillOutcome, String)>,
     changes: Vec<LeaderChange>,
-    /// When the job was killed and ready again on the same leader.
-    restarted: Option<(Duration, Duration)>,
     events: Vec<DrillEvent>,
     trace: Trace,
 }
@@ -104,10 +102,8 @@ impl Course {
         let leader = script.from.clone();
         let (stage, since) = (Stage::Agreeing, Duration::ZERO);
         let (changes, events, trace) = (Vec::new(), Vec::new(), Trace::default());
-        let (result, restarted) = (None, None);
-        let has_begun = false;
-        let mut course =
-            Self { script, stage, since, has_begun, leader, result, changes, restarted, events, trace };
+        let (result, has_begun) = (None, false);
+        let mut course = Self { script, stage, since, has_begun, leader, result, changes, events, trace };
         let script = &course.script;
         let what = format!("began: {}, target {}", script.mode.as_str(), target(&script.to));
         course.note(Duration::ZERO, "drill", what);
@@ -126,11 +122,6 @@ impl Course {
 
     pub(super) fn changes(&self) -> &[LeaderChange] {
         &self.changes
-    }
-
-    /// When the job was killed and ready again, if the same leader has restarted it.
-    pub(super) const fn restarted(&self) -> Option<(Duration, Duration)> {
-        self.restarted
     }
 
     /// What has happened, in the order in which it was seen.
@@ -210,15 +201,8 @@ impl Course {
             self.enter(Stage::Staying, at);
             return self.go_on(seen, at);
         }
-        let is_killed = self.script.mode == DrillMode::KillJob
-            && self.script.carriers.iter().all(|member| seen.has_reached(member, DrillState::Ended));
-        // Where its process could not be read before, it can't be distinguished from the one that was killed.
-        let is_ready = self.script.process.is_none()
-            || seen.ready_process.is_some_and(|process| Some(process) != self.script.process);
-        if is_killed && is_ready {
-            self.restarted = Some((self.fault_at(seen).unwrap_or(self.since), at));
-            let what = "the job is ready again".to_owned();
-            self.note(at, leader.who.member.as_str(), what);
+        let is_ready = |member| seen.has_reached(member, DrillState::Ready);
+        if self.script.mode == DrillMode::KillJob && self.script.carriers.iter().all(is_ready) {
             self.enter(Stage::Staying, at);
         }
         None

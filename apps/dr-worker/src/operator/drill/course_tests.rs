@@ -24,7 +24,6 @@ fn script(mode: DrillMode, to: &str, carriers: &[&str], back: bool) -> Script {
         to: if to.is_empty() { Target::Any } else { Target::Site(to.parse().unwrap()) },
         from: leader("east-1", 1, true),
         carriers: carriers.iter().map(|name| id(name)).collect(),
-        process: (mode == DrillMode::KillJob).then_some(41),
         back,
         stay: secs(5),
         limit: secs(60),
@@ -162,19 +161,26 @@ fn a_rehearsal_ends_with_the_answer_of_the_standby() {
 fn a_killed_job_is_restarted_by_its_leader_or_moves() {
     let mut course = Course::new(script(DrillMode::KillJob, "", &["east-1"], false));
     let mut seen = calm();
-    seen.answers =
-        vec![answered("east-1", &[ACCEPTED, (DrillState::Started, 500), (DrillState::Ended, 510)])];
-    // It is still seen, then gone.
-    for process in [Some(41), None] {
-        seen.ready_process = process;
-        course.see(&seen, secs(1));
-    }
-    assert_eq!(course.restarted(), None);
-    seen.ready_process = Some(57);
+    let killed = [ACCEPTED, (DrillState::Started, 1_500)];
+    seen.answers = vec![answered("east-1", &killed[..1])];
+    assert_eq!(course.see(&seen, secs(1)), Some(Act::Go));
+    seen.answers = vec![answered("east-1", &killed)];
     course.see(&seen, secs(2));
-    assert_eq!(course.restarted(), Some((Duration::from_millis(500), secs(2))));
-    course.see(&seen, secs(7));
+    let ready = [killed[0], killed[1], (DrillState::Ready, 9_000), (DrillState::Ended, 9_001)];
+    seen.answers = vec![answered("east-1", &ready)];
+    course.see(&seen, secs(10));
+    assert!(course.result().is_none(), "it serves for a while");
+    course.see(&seen, secs(15));
     assert_eq!(result(&course), ("passed", "east-1 of site east restarted the job, and leads on"));
+
+    // Whatever else is known of the member, its job is not ready before it says so.
+    let mut course = Course::new(script(DrillMode::KillJob, "", &["east-1"], false));
+    for steps in [&killed[..1], &killed, &[killed[0], killed[1], (DrillState::Ended, 1_510)]] {
+        seen.answers = vec![answered("east-1", steps)];
+        course.see(&seen, secs(59));
+    }
+    course.see(&seen, secs(60));
+    assert!(result(&course).1.starts_with("it was not over within 1m: the job was not ready again; "));
 
     let mut course = Course::new(script(DrillMode::KillJob, "", &["east-1"], false));
     seen.answers = vec![answered("east-1", &[ACCEPTED, (DrillState::Started, 500)])];

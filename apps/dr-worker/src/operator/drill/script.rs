@@ -18,8 +18,6 @@ pub(super) struct Script {
     pub(super) from: Leader,
     /// The members that must agree, and carry it out.
     pub(super) carriers: Vec<MemberId>,
-    /// The job's process, of a drill that kills it.
-    pub(super) process: Option<u64>,
     /// Whether the job is moved back.
     pub(super) back: bool,
     /// How long the new leader serves before the drill goes on.

@@ -41,8 +41,6 @@ pub(super) struct Seen {
     pub(super) request: Option<RequestState>,
     /// A hold, a pause or another order against the drill.
     pub(super) obstacle: Option<String>,
-    /// The job's process on the leader, if it is ready; read only of a drill that kills it.
-    pub(super) ready_process: Option<u64>,
     /// Whether the order of this drill is there.
     pub(super) is_ordered: bool,
     pub(super) answers: Vec<DrillAnswer>,

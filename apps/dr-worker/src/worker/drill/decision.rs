@@ -119,8 +119,8 @@ pub(super) fn after_restart(mode: DrillMode, state: DrillState) -> Option<(Drill
         (DrillMode::Rehearse, DrillState::Started | DrillState::Ready) => {
             Some((DrillState::Failed, "the worker was restarted or upgraded during the rehearsal".to_owned()))
         }
-        (DrillMode::KillStandby, DrillState::Started) => {
-            let why = "the worker was restarted or upgraded before its standby was ready again";
+        (DrillMode::KillStandby | DrillMode::KillJob, DrillState::Started) => {
+            let why = "the worker was restarted or upgraded before what it had killed was ready again";
             Some((DrillState::Failed, why.to_owned()))
         }
         (_, DrillState::Started | DrillState::Ready) => {
@@ -252,10 +252,12 @@ mod tests {
         for &mode in DrillMode::ALL {
             assert_eq!(after(mode, Accepted), None, "it was not begun");
             assert_eq!(after(mode, Refused), None);
-            let expected = if mode.spares_leader() { Failed } else { Ended };
+            let is_ready_later = mode.spares_leader() || mode == DrillMode::KillJob;
+            let expected = if is_ready_later { Failed } else { Ended };
             assert_eq!(after(mode, Started), Some(expected));
         }
         assert_eq!(after(DrillMode::Rehearse, Ready), Some(Failed));
+        assert_eq!(after(DrillMode::KillJob, Ready), Some(Ended));
     }
 
     #[test]

@@ -4,13 +4,16 @@ use std::{convert::Infallible, future::pending, pin::pin, sync::Arc, time::Durat
 
 use crate::znodes::{DrillAnswer, DrillOrder, DrillProbes, DrillState, drills};
 use election_core::strategy::in_words;
-use job_guard::{OneShot, probe_once};
+use job_guard::{OneShot, ProcessState, ProcessStatus, probe_once};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use parking_lot::Mutex;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 use zk_session::{BootTime, DataWatch, sleep_until};
 
 use super::{
@@ -154,10 +157,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn kill_job(&self, process: u32, cancelled: watch::Receiver<bool>) {
+    async fn kill_job(&self, process: u32, mut cancelled: watch::Receiver<bool>) {
         let job = self.drills.slot.name();
         let what = format!("SIGKILL to process {process} of the job");
-        if !self.record(DrillState::Started, what, cancelled).await {
+        if !self.record(DrillState::Started, what, cancelled.clone()).await {
             return;
         }
         let slot = &self.drills.slot;
@@ -166,11 +169,32 @@ impl<'a> Run<'a> {
             return self.note(DrillState::Failed, Some("the process has ended by itself".to_owned()));
         };
         tracing::warn!(job, run = self.order.run, pid, "a drill kills the job's main process");
-        match kill(Pid::from_raw(pid), Signal::SIGKILL) {
-            Ok(()) => self.note(DrillState::Ended, Some(format!("process {process} was killed"))),
-            Err(error) => {
-                self.note(DrillState::Failed, Some(format!("can't kill process {process}: {error}")))
+        if let Err(error) = kill(Pid::from_raw(pid), Signal::SIGKILL) {
+            return self.note(DrillState::Failed, Some(format!("can't kill process {process}: {error}")));
+        }
+        tokio::select! {
+            () = self.ready_after(process) => {}
+            // Another member may lead by now.
+            () = until_true(&mut cancelled) => return,
+        }
+        self.note(DrillState::Ready, None);
+        self.note(DrillState::Ended, Some(format!("process {process} was killed")));
+    }
+
+    /// Waits until this member's job is ready again after this process was killed.
+    async fn ready_after(&self, killed: u32) {
+        let (slot, changed) = (&self.drills.slot, Notify::new());
+        let again = async {
+            let is_again = |now: ProcessStatus| {
+                now.state == ProcessState::Running && now.pid.is_some_and(|pid| pid != killed)
+            };
+            while !is_again(slot.process()) {
+                changed.notified().await;
             }
+        };
+        tokio::select! {
+            () = again => {}
+            () = slot.follow_process(|| changed.notify_one()) => pending().await,
         }
     }
 
