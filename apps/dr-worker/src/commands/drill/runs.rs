@@ -3,12 +3,13 @@
 use crate::znodes::DrillOrder;
 use crate::znodes::WorkerPaths as _;
 use crate::znodes::drills;
+use election_admin::Attempts;
 use election_core::{
     Paths,
     internals::text::{cut, shown},
 };
 use serde::Serialize;
-use zk_session::{CreateMode, Incarnation, OpError, Session};
+use zk_session::{CreateMode, Incarnation, MultiOp, OpError, Session};
 
 use super::report::{DrillOutcome, DrillReport};
 use crate::error::Error;
@@ -19,16 +20,39 @@ pub(crate) const KEPT: usize = 20;
 /// A report in ZooKeeper that can't be used, or one that can.
 pub(crate) type Kept = Result<DrillReport, String>;
 
-/// Writes a report, and creates its znode if there is none.
-pub(crate) async fn write(session: &Session, paths: &Paths, report: &DrillReport) -> Result<(), Error> {
-    let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
-    put(&incarnation, &paths.drill_run(&report.run), &report.clone().bounded()).await
+/// Writes a report, and creates its znode if there is none. Returns whether it is there: one that is finished is never replaced,
+/// since the command that conducts a drill may be lost, and another one ends it then.
+pub(crate) async fn write(session: &Session, paths: &Paths, report: &DrillReport) -> Result<bool, Error> {
+    let (path, data) = (paths.drill_run(&report.run), encoded(&report.clone().bounded())?);
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let change = match observer.read(&path).await? {
+            Some(node) if node.data == data => return Ok(true),
+            Some(node) if is_finished(&report.run, &node.data) => return Ok(false),
+            Some(node) => MultiOp::set(&path, &*data, node.version),
+            None => {
+                observer.session().create_parents(&path).await?;
+                MultiOp::create(&path, &*data, CreateMode::Persistent)
+            }
+        };
+        if attempts.write([change]).await? {
+            return Ok(true);
+        }
+    }
+}
+
+fn is_finished(run: &str, data: &[u8]) -> bool {
+    decode(run, data).is_ok_and(|kept| kept.outcome != DrillOutcome::Running)
+}
+
+fn encoded(report: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(report).map_err(|error| Error::Internal(format!("can't write the report: {error}")))
 }
 
 /// Writes a report of any kind, and creates its znode if there is none.
 pub(crate) async fn put(session: &Incarnation, path: &str, report: &impl Serialize) -> Result<(), Error> {
-    let data = serde_json::to_vec(report)
-        .map_err(|error| Error::Internal(format!("can't write the report: {error}")))?;
+    let data = encoded(report)?;
     match session.set(path, &data, None).await {
         Ok(_) => return Ok(()),
         Err(OpError::NoNode { .. }) => {}
@@ -163,6 +187,17 @@ mod tests {
         ];
         assert_eq!(last_success(&kept).unwrap().run, "b");
         assert_eq!(last_success(&kept[2..]), None);
+    }
+
+    #[test]
+    fn only_a_report_of_a_drill_that_runs_is_replaced() {
+        for (outcome, finished) in
+            [(DrillOutcome::Running, false), (DrillOutcome::Interrupted, true), (DrillOutcome::Passed, true)]
+        {
+            let kept = serde_json::to_vec(&DrillReport { outcome, ..sample() }).unwrap();
+            assert_eq!(is_finished("d-1", &kept), finished, "{outcome}");
+        }
+        assert!(!is_finished("d-1", b"{"));
     }
 
     #[test]

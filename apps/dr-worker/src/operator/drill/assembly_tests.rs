@@ -87,6 +87,7 @@ fn recorded(
     let agreed = answered("east-1", &[(DrillState::Accepted, 10)], &[]);
     let mut seen = Seen {
         leader: Some(leader("east-1", 3)),
+        is_conducted: true,
         is_ordered: true,
         answers: vec![agreed],
         members: [id("east-1")].into_iter().collect(),

@@ -6,7 +6,7 @@ use election_admin::AdminError;
 use std::{pin::pin, time::Duration};
 
 use crate::znodes::DrillAnswer;
-use crate::znodes::drills;
+use crate::znodes::{WorkerPaths as _, drills};
 use election_admin::{Observer, Snapshot};
 use election_core::{
     config::MemberId,
@@ -153,6 +153,7 @@ impl Watched<'_> {
         let incarnation = operator.incarnation().await?;
         let observer = Observer::new(incarnation.clone());
         let snapshot = observer.snapshot(paths).await?;
+        let conductor = incarnation.get(&paths.drill_conductor()).await?;
         let order = drills::order(&incarnation, paths).await?;
         let (answers, _) = drills::answers(&incarnation, paths, &self.begun.run).await?;
         let request = match &self.request {
@@ -177,6 +178,7 @@ impl Watched<'_> {
             members: snapshot.members.iter().map(|member| member.member.clone()).collect(),
             request,
             obstacle: self.obstacle(&snapshot),
+            is_conducted: conductor.is_some_and(|node| node.data == self.begun.run.as_bytes()),
             is_ordered: order.is_some_and(|order| order.run == self.begun.run),
             answers,
             signals: Vec::new(),
@@ -286,7 +288,11 @@ impl Watched<'_> {
             report.sentence = format!("it could not be continued: {error}");
         }
         let report = report.bounded();
-        runs::write(&operator.session, paths, &report).await?;
+        if !runs::write(&operator.session, paths, &report).await? {
+            output::print_warning(format_args!(
+                "another command has ended drill {run}: its report is kept as that command has written it"
+            ));
+        }
         runs::trim(&incarnation, paths).await?;
         if let Err(error) = ended {
             let valid = in_words(plan.longest() + MARGIN);

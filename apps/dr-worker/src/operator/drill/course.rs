@@ -366,7 +366,10 @@ impl Course {
     }
 
     fn may_restore(&self, seen: &Seen) -> bool {
-        self.script.back && seen.obstacle.is_none() && seen.members.contains(&self.script.from.who.member)
+        self.script.back
+            && seen.is_conducted
+            && seen.obstacle.is_none()
+            && seen.members.contains(&self.script.from.who.member)
     }
 
     fn note(&mut self, at: Duration, who: &str, what: String) {

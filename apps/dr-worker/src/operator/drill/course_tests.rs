@@ -41,6 +41,7 @@ fn calm() -> Seen {
     Seen {
         leader: Some(leader("east-1", 1, true)),
         members: ["east-1", "east-2", "west-1", "west-2"].map(id).into_iter().collect(),
+        is_conducted: true,
         is_ordered: true,
         ..Seen::default()
     }
@@ -305,6 +306,12 @@ fn the_job_is_not_moved_back_where_that_is_not_safe() {
     seen.members.remove("east-1");
     assert_eq!(course.see(&seen, secs(4)), None);
     assert_eq!(result(&course).1, format!("the command received SIGTERM; {back}"));
+    // Another command may conduct a drill: whatever else is seen is no longer this one's.
+    let (mut course, mut seen) = moved();
+    (seen.is_conducted, seen.is_ordered) = (false, false);
+    assert_eq!(course.see(&seen, secs(4)), None);
+    let ended = "the session of this command has ended, so another drill may begin";
+    assert_eq!(result(&course).1, format!("{ended}; {back}"));
     // An operator who is in a hurry.
     let (mut course, mut seen) = moved();
     seen.signals = vec!["SIGINT", "SIGINT"];

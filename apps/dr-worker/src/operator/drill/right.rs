@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use election_core::Paths;
-use zk_session::{CreateMode, OpError};
+use zk_session::{CreateMode, OpError, SessionId};
 
 use super::super::{election::Operator, output};
 use crate::{
@@ -55,11 +55,15 @@ async fn lock_for(operator: &Operator, paths: &Paths, run: &str) -> Result<(), E
     }
 }
 
-/// Gives that right up.
+/// Gives that right up. What another session holds may be the right of another command: that of an earlier session of this one
+/// goes with its session.
 pub(super) async fn unlock(operator: &Operator, paths: &Paths) {
-    if let Ok(incarnation) = operator.incarnation().await {
-        // It goes with the session otherwise.
-        let _ = incarnation.delete(&paths.drill_conductor(), None).await;
+    let path = paths.drill_conductor();
+    if let Ok(incarnation) = operator.incarnation().await
+        && let Ok(Some(node)) = incarnation.get(&path).await
+        && SessionId(node.stat.ephemeral_owner) == incarnation.session_id()
+    {
+        let _ = incarnation.delete(&path, None).await;
     }
 }
 

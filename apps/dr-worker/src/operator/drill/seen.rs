@@ -41,6 +41,8 @@ pub(super) struct Seen {
     pub(super) request: Option<RequestState>,
     /// A hold, a pause or another order against the drill.
     pub(super) obstacle: Option<String>,
+    /// Whether this command still has the right to conduct the drill.
+    pub(super) is_conducted: bool,
     /// Whether the order of this drill is there.
     pub(super) is_ordered: bool,
     pub(super) answers: Vec<DrillAnswer>,

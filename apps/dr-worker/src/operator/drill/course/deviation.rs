@@ -22,6 +22,9 @@ impl Course {
     pub(super) fn left_plan(&self, seen: &Seen, at: Duration) -> Option<String> {
         let Script { limit, agree_within, carriers, .. } = &self.script;
         let silent: Vec<_> = self.silent(seen).map(MemberId::as_str).collect();
+        if !seen.is_conducted {
+            return Some("the session of this command has ended, so another drill may begin".to_owned());
+        }
         if let Some(signal) = seen.signals.first() {
             return Some(format!("the command received {signal}"));
         }
