@@ -32,8 +32,6 @@ pub(super) struct Evidence {
     pub(super) answers: Vec<DrillAnswer>,
     /// The leaderships that the history has.
     pub(super) history: Vec<HistoryEntry>,
-    /// The time whose data each member would have lost, as long as the first leader led.
-    pub(super) lags: BTreeMap<MemberId, Duration>,
 }
 
 /// The members as the report lists them.
@@ -91,7 +89,7 @@ pub(super) fn assemble(
         timeline: course.events().to_vec(),
         ..begun
     };
-    report.objectives = objectives(&report, &plan.objectives, evidence);
+    report.objectives = objectives(&report, &plan.objectives, course.lags());
     if outcome == DrillOutcome::Passed {
         let missed = report.objectives.iter().filter(|objective| !objective.passed);
         let missed = missed.map(|objective| format!("{} missed: {}", objective.name, objective.sentence));
@@ -230,7 +228,11 @@ fn outage(mode: DrillMode, moves: &[DrillMove], phases: &Phases, probes: &[Probe
     }
 }
 
-fn objectives(report: &DrillReport, wanted: &Objectives, evidence: &Evidence) -> Vec<Objective> {
+fn objectives(
+    report: &DrillReport,
+    wanted: &Objectives,
+    lags: &BTreeMap<MemberId, Duration>,
+) -> Vec<Objective> {
     let mut all = Vec::new();
     let most = |most: Duration| format!("{} is allowed", in_words(most));
     if let Some(rto) = wanted.rto {
@@ -248,7 +250,7 @@ fn objectives(report: &DrillReport, wanted: &Objectives, evidence: &Evidence) ->
         all.push(Objective { name: "rto".to_owned(), most_ms: ms(rto), measured_ms, passed, sentence });
     }
     if let (Some(rpo), Some(attribute)) = (wanted.rpo, &wanted.lag) {
-        let lag = report.to.as_ref().and_then(|to| evidence.lags.get(&to.member)).copied();
+        let lag = report.to.as_ref().and_then(|to| lags.get(&to.member)).copied();
         let sentence = match (&report.to, lag) {
             (None, _) => "no member took over".to_owned(),
             (Some(to), Some(lag)) => {

@@ -1,7 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use std::collections::BTreeMap;
-
 use crate::znodes::DrillOrder;
 use election_core::{
     internals::record::{Cause, Target},
@@ -91,9 +89,13 @@ fn recorded(
         is_ordered: true,
         answers: vec![agreed],
         members: [id("east-1")].into_iter().collect(),
+        lags: lags.iter().map(|(name, s)| (id(name), Duration::from_secs(*s))).collect(),
         ..Seen::default()
     };
     course.see(&seen, Duration::from_secs(1));
+    // Without a leader to follow it grows, while the former one may still be seen.
+    seen.lags = [(id("west-1"), Duration::from_secs(100))].into_iter().collect();
+    course.see(&seen, Duration::from_millis(1_100));
     seen.leader = Some(leader("west-1", 4));
     seen.decision = Some(Decided {
         term: 4,
@@ -108,11 +110,7 @@ fn recorded(
         "cause": "switchover", "sentence": "west-1 follows east-1", "ready_ms": STARTED + 2_250 + ahead_ms,
         "phases": phases,
     }));
-    let evidence = Evidence {
-        answers,
-        history: vec![history.unwrap()],
-        lags: lags.iter().map(|(name, s)| (id(name), Duration::from_secs(*s))).collect::<BTreeMap<_, _>>(),
-    };
+    let evidence = Evidence { answers, history: vec![history.unwrap()] };
     let begun = DrillReport {
         outcome: DrillOutcome::Running,
         to: None,

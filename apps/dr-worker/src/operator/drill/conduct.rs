@@ -9,7 +9,6 @@ use crate::znodes::DrillAnswer;
 use crate::znodes::{WorkerPaths as _, drills};
 use election_admin::{Observer, Snapshot};
 use election_core::{
-    config::MemberId,
     internals::record::{
         FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState, Status, Target,
     },
@@ -117,9 +116,8 @@ impl Watched<'_> {
                 }
             };
             match read {
-                Ok((mut seen, lags)) => {
+                Ok(mut seen) => {
                     last_seen = BootTime::now();
-                    self.evidence.lags.extend(lags);
                     seen.signals.clone_from(&received);
                     if let (Some(filed), Some(state)) = (&mut self.request, &seen.request) {
                         filed.request.state = state.clone();
@@ -147,8 +145,8 @@ impl Watched<'_> {
         Ok(())
     }
 
-    /// Reads the election, and the time whose data each member would lose now.
-    async fn look(&self) -> Result<(Seen, Vec<(MemberId, Duration)>), Error> {
+    /// Reads the election.
+    async fn look(&self) -> Result<Seen, Error> {
         let Drill { operator, paths, plan, .. } = self.drill;
         let incarnation = operator.incarnation().await?;
         let observer = Observer::new(incarnation.clone());
@@ -162,28 +160,22 @@ impl Watched<'_> {
         };
         // A request that could not be filed has failed.
         let request = request.or_else(|| self.request.as_ref().map(|filed| filed.request.state.clone()));
-        let is_first = snapshot.leader_znode(0).is_some_and(|leader| {
-            leader.record.term == self.course.script().from.term && leader.record.status == Status::Ready
-        });
-        let lags = plan.objectives.lag.iter().filter(|_| is_first).flat_map(|attribute| {
-            let lag = |member: &MemberRecord| {
-                Some((member.member.clone(), seconds(member.attributes.get(attribute)?)?))
-            };
-            snapshot.members.iter().filter_map(lag).collect::<Vec<_>>()
-        });
-        let lags = lags.collect();
-        let seen = Seen {
+        let lag = |member: &MemberRecord| {
+            let attribute = plan.objectives.lag.as_ref()?;
+            Some((member.member.clone(), seconds(member.attributes.get(attribute)?)?))
+        };
+        Ok(Seen {
             leader: leader(&snapshot),
             decision: decided(&snapshot),
             members: snapshot.members.iter().map(|member| member.member.clone()).collect(),
+            lags: snapshot.members.iter().filter_map(lag).collect(),
             request,
             obstacle: self.obstacle(&snapshot),
             is_conducted: conductor.is_some_and(|node| node.data == self.begun.run.as_bytes()),
             is_ordered: order.is_some_and(|order| order.run == self.begun.run),
             answers,
             signals: Vec::new(),
-        };
-        Ok((seen, lags))
+        })
     }
 
     fn obstacle(&self, snapshot: &Snapshot) -> Option<String> {

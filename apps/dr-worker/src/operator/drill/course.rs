@@ -9,7 +9,7 @@
 
 mod deviation;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::znodes::{DrillMode, DrillState};
 use election_core::{
@@ -89,6 +89,8 @@ pub(super) struct Course {
     since: Duration,
     /// Whether the members have agreed, and the drill goes on: something may have happened.
     has_begun: bool,
+    /// The time whose data each member would have lost, as it was seen last before the drill acted.
+    lags: BTreeMap<MemberId, Duration>,
     /// The leader that the drill expects.
     leader: Leader,
     result: Option<(DrillOutcome, String)>,
@@ -102,8 +104,9 @@ impl Course {
         let leader = script.from.clone();
         let (stage, since) = (Stage::Agreeing, Duration::ZERO);
         let (changes, events, trace) = (Vec::new(), Vec::new(), Trace::default());
-        let (result, has_begun) = (None, false);
-        let mut course = Self { script, stage, since, has_begun, leader, result, changes, events, trace };
+        let (result, has_begun, lags) = (None, false, BTreeMap::new());
+        let mut course =
+            Self { script, stage, since, has_begun, lags, leader, result, changes, events, trace };
         let script = &course.script;
         let what = format!("began: {}, target {}", script.mode.as_str(), target(&script.to));
         course.note(Duration::ZERO, "drill", what);
@@ -124,6 +127,11 @@ impl Course {
         &self.changes
     }
 
+    /// The time whose data each member would have lost, as it was seen last before the drill acted.
+    pub(super) const fn lags(&self) -> &BTreeMap<MemberId, Duration> {
+        &self.lags
+    }
+
     /// What has happened, in the order in which it was seen.
     pub(super) fn events(&self) -> &[DrillEvent] {
         &self.events
@@ -137,6 +145,10 @@ impl Course {
     pub(super) fn see(&mut self, seen: &Seen, at: Duration) -> Option<Act> {
         let news = self.trace.news(seen, at, self.script.started_ms);
         self.events.extend(news);
+        // After that the lag of a member that has lost its leader grows, or is no longer measured.
+        if !self.has_begun {
+            self.lags.extend(seen.lags.clone());
+        }
         match self.stage {
             Stage::Over => None,
             Stage::Restoring { has_asked } => self.restore(seen, at, has_asked),

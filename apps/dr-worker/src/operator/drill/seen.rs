@@ -1,6 +1,9 @@
 //! What is read of a drill under way.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use crate::znodes::{DrillAnswer, DrillState};
 use election_core::{
@@ -37,6 +40,8 @@ pub(super) struct Seen {
     pub(super) decision: Option<Decided>,
     /// The members that take part.
     pub(super) members: BTreeSet<MemberId>,
+    /// The time whose data each of them would lose now, where it is known.
+    pub(super) lags: BTreeMap<MemberId, Duration>,
     /// The last request of this drill.
     pub(super) request: Option<RequestState>,
     /// A hold, a pause or another order against the drill.
