@@ -10,7 +10,8 @@ use crate::znodes::{WorkerPaths as _, drills};
 use election_admin::{Observer, Snapshot};
 use election_core::{
     internals::record::{
-        FiledRequest, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState, Status, Target,
+        FiledRequest, HistoryEntry, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState,
+        Status, Target,
     },
     status::Reason,
     strategy::in_words,
@@ -85,7 +86,7 @@ pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(DrillRepo
         ))),
         Err(error) => Err(error.into()),
     };
-    watched.finish(watching.err()).await
+    Ok(watched.finish(watching.err()).await)
 }
 
 /// A drill under way, and what is known of it.
@@ -258,7 +259,7 @@ impl Watched<'_> {
     }
 
     /// Ends the order, waits for the last answers, and keeps the report.
-    async fn finish(mut self, broken: Option<Error>) -> Result<(DrillReport, bool), Error> {
+    async fn finish(mut self, broken: Option<Error>) -> (DrillReport, bool) {
         let Drill { operator, paths, plan, .. } = self.drill;
         let run = self.begun.run.clone();
         if let Some(filed) = &self.request
@@ -268,31 +269,55 @@ impl Watched<'_> {
             let _ = election_admin::cancel(&operator.session, paths, &filed.which, &why).await;
         }
         let ended = drills::end(&operator.session, paths, &run).await;
-        if ended.is_ok() {
-            self.close().await?;
+        if ended.is_ok()
+            && let Err(error) = self.close().await
+        {
+            warn_of(&run, "the last answers could not be read", &error);
         }
-        let incarnation = operator.incarnation().await?;
-        (self.evidence.history, _) = Observer::new(incarnation.clone()).history(paths).await?;
+        match self.history().await {
+            Ok(history) => self.evidence.history = history,
+            Err(error) => warn_of(&run, "the history could not be read", &error),
+        }
         let mut report = assemble(self.begun.clone(), &self.course, &self.evidence, plan, unix_ms());
         if let Some(error) = &broken {
             report.outcome = DrillOutcome::Aborted;
             report.ended_ms = Some(unix_ms());
             report.sentence = format!("it could not be continued: {error}");
         }
-        let report = report.bounded();
-        if !runs::write(&operator.session, paths, &report).await? {
-            output::print_warning(format_args!(
+        let mut report = report.bounded();
+        match runs::write(&operator.session, paths, &report).await {
+            Ok(true) => {}
+            Ok(false) => output::print_warning(format_args!(
                 "another command has ended drill {run}: its report is kept as that command has written it"
-            ));
+            )),
+            Err(error) => {
+                // Nobody can show that it passed.
+                if report.outcome == DrillOutcome::Passed {
+                    report.outcome = DrillOutcome::Failed;
+                }
+                report.sentence = format!("{}; the report could not be kept: {error}", report.sentence);
+            }
         }
-        runs::trim(&incarnation, paths).await?;
+        if let Err(error) = self.trim().await {
+            warn_of(&run, "the oldest reports could not be removed", &error);
+        }
         if let Err(error) = ended {
             let valid = in_words(plan.longest() + MARGIN);
             output::print_warning(format_args!(
                 "the order of drill {run} could not be removed: {error}; workers forget it within {valid}"
             ));
         }
-        Ok((report, self.course.has_begun()))
+        (report, self.course.has_begun())
+    }
+
+    async fn history(&self) -> Result<Vec<HistoryEntry>, Error> {
+        let Drill { operator, paths, .. } = self.drill;
+        Ok(operator.observer().await?.history(paths).await?.0)
+    }
+
+    async fn trim(&self) -> Result<(), Error> {
+        let Drill { operator, paths, .. } = self.drill;
+        Ok(runs::trim(&operator.incarnation().await?, paths).await?)
     }
 
     /// Waits until the members have written their last answers.
@@ -309,6 +334,11 @@ impl Watched<'_> {
             tokio::time::sleep(LOOK).await;
         }
     }
+}
+
+/// Of a drill that is over: what is missing does not keep its report from being written.
+fn warn_of(run: &str, what: &str, error: &Error) {
+    output::print_warning(format_args!("drill {run} is over, but {what}: {error}"));
 }
 
 /// An answer that is gone, with another order, is kept.
