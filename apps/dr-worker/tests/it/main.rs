@@ -22,6 +22,7 @@ mod dev;
 mod disagreeing_server;
 #[allow(clippy::unwrap_used, reason = "a document that is not as expected")]
 mod documents;
+mod drill_members;
 mod drill_report;
 mod emergency_lead;
 mod evacuation;
