@@ -10,7 +10,7 @@ use election_core::{
         calendar::utc,
         record::{Cause, Current, Elected, FiledRequest, Given, RequestState, Status},
     },
-    status::ElectionStatus,
+    status::{ElectionStatus, Reason, Skipped},
 };
 use serde_json::{Value, json};
 
@@ -33,18 +33,15 @@ pub(in crate::worker) struct Event {
 pub(in crate::worker) struct SeenStatus {
     elected: Option<Arc<Elected>>,
     leaders: Vec<Option<Arc<Current>>>,
-    /// Why the election is on hold.
-    hold: Option<String>,
+    hold: Option<Hold>,
 }
 
 impl SeenStatus {
-    pub(in crate::worker) fn of(status: &ElectionStatus) -> Self {
-        let hold = status.skipped.as_ref().filter(|skipped| skipped.is_hold());
-        Self {
-            elected: status.elected.clone(),
-            leaders: status.leaders.to_vec(),
-            hold: hold.map(|skipped| skipped.sentence.clone()),
-        }
+    /// `before`: what was seen before.
+    pub(in crate::worker) fn of(status: &ElectionStatus, before: Option<&Self>) -> Self {
+        let now = Self { elected: status.elected.clone(), leaders: status.leaders.to_vec(), hold: None };
+        let before = before.and_then(|before| before.hold.as_ref());
+        Self { hold: Hold::after(before, status.is_elector, status.skipped.as_deref(), &now), ..now }
     }
 
     fn leader(&self, slot: usize) -> Option<&Current> {
@@ -58,6 +55,55 @@ impl SeenStatus {
     fn given(&self, slot: usize) -> Option<&Given> {
         Some(&self.elected.as_ref()?.slots.get(slot)?.given)
     }
+}
+
+/// A hold of the election: it begins in a term, or when an operator has acknowledged the last one.
+#[derive(Clone, Debug, PartialEq)]
+struct Hold {
+    why: String,
+    term: u64,
+    acknowledged_at_ms: u64,
+}
+
+impl Hold {
+    /// The hold after this one. Only the elector knows whether it lasts, and not at each look: a mode, or a record that can't be
+    /// read, comes before it. Then the hold lasts until the next term or acknowledgement.
+    fn after(
+        before: Option<&Self>,
+        is_elector: bool,
+        skipped: Option<&Skipped>,
+        now: &SeenStatus,
+    ) -> Option<Self> {
+        let (term, acknowledged_at_ms) =
+            now.elected.as_ref().map_or((0, 0), |elected| (elected.term, elected.acknowledged_at_ms));
+        match skipped {
+            Some(skipped) if skipped.is_hold() => Some(before.cloned().unwrap_or_else(|| Self {
+                why: skipped.sentence.clone(),
+                term,
+                acknowledged_at_ms,
+            })),
+            Some(skipped) if leads_on(skipped.reason) => None,
+            // It has just decided, perhaps about another slot.
+            None if is_elector => before.cloned(),
+            _ => before
+                .filter(|hold| (hold.term, hold.acknowledged_at_ms) == (term, acknowledged_at_ms))
+                .cloned(),
+        }
+    }
+}
+
+/// Whether the elector does not decide because the leader leads on.
+const fn leads_on(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Steady
+            | Reason::Stay
+            | Reason::BetterAfter
+            | Reason::MinTenure
+            | Reason::FailbackWindow
+            | Reason::Confirm
+            | Reason::HeldByLeader
+    )
 }
 
 /// Finds the events between two looks.
@@ -214,17 +260,13 @@ impl Finder<'_> {
 
     fn of_hold(&self) -> Option<Event> {
         let before = self.before.and_then(|before| before.hold.as_ref());
-        let (kind, text) = match (before, &self.now.hold) {
-            (None, Some(why)) => (NotifyEvent::HoldSet, why.clone()),
-            (Some(_), None) => (NotifyEvent::HoldEnded, "the hold has ended".to_owned()),
+        let (kind, text, hold) = match (before, &self.now.hold) {
+            (None, Some(hold)) => (NotifyEvent::HoldSet, hold.why.clone(), hold),
+            (Some(hold), None) => (NotifyEvent::HoldEnded, "the hold has ended".to_owned(), hold),
             _ => return None,
         };
-        // A hold begins in a term, or when an operator has acknowledged the last one.
-        let known = self.now.elected.as_ref();
-        let seen = if kind == NotifyEvent::HoldSet { known } else { self.before?.elected.as_ref() };
-        let (term, acknowledged) = seen.map_or((0, 0), |e| (e.term, e.acknowledged_at_ms));
-        let facts = json!({ "term": term, "reason": before.or(self.now.hold.as_ref()) });
-        Some(Event { kind, key: format!("{term}/{acknowledged}"), text, facts })
+        let facts = json!({ "term": hold.term, "reason": hold.why });
+        Some(Event { kind, key: format!("{}/{}", hold.term, hold.acknowledged_at_ms), text, facts })
     }
 }
 

@@ -93,14 +93,42 @@ fn a_planned_move_is_no_loss_and_a_failure_of_the_job_is_one() {
     assert_eq!(found(Some(&before), &failed), [one("leader-lost", "0/a-0000000001/2")]);
 }
 
+/// What the elector sees when it skips a decision for this reason; `None`: it has just decided.
+fn skips(before: &SeenStatus, term: u64, acknowledged_at_ms: u64, reason: Option<Reason>) -> SeenStatus {
+    let mut elected = decision(term, "a", "leader-lost", None);
+    elected.acknowledged_at_ms = acknowledged_at_ms;
+    let now = seen(&elected, None);
+    let skipped = reason.map(|reason| Skipped { reason, sentence: "ON HOLD".to_owned() });
+    SeenStatus { hold: Hold::after(before.hold.as_ref(), true, skipped.as_ref(), &now), ..now }
+}
+
 #[test]
 fn a_hold_is_reported_when_it_begins_and_ends() {
     let now = seen(&decision(3, "a", "leader-lost", None), None);
-    let held = SeenStatus { hold: Some("ON HOLD".to_owned()), ..now.clone() };
+    let held = skips(&now, 3, 0, Some(Reason::Held));
     assert_eq!(found(Some(&now), &held), [one("hold-set", "3/0")]);
     assert_eq!(found(Some(&held), &held), []);
-    let after = seen(&decision(4, "a", "member-joined", None), None);
-    assert_eq!(found(Some(&held), &after), [one("hold-ended", "3/0")]);
+    // The same one, after a decision about another slot.
+    let decided = skips(&held, 4, 0, None);
+    let still = skips(&decided, 4, 0, Some(Reason::Backoff));
+    assert_eq!((found(Some(&held), &decided), found(Some(&decided), &still)), (vec![], vec![]));
+    let leads = skips(&still, 4, 0, Some(Reason::Confirm));
+    assert_eq!(found(Some(&still), &leads), [one("hold-ended", "3/0")]);
+}
+
+#[test]
+fn a_hold_lasts_while_the_elector_does_not_know_of_it() {
+    let held = skips(&SeenStatus::default(), 3, 0, Some(Reason::Held));
+    for reason in [Reason::Manual, Reason::Observe, Reason::Reading, Reason::Unreadable, Reason::Nobody] {
+        let unknown = skips(&held, 3, 0, Some(reason));
+        assert_eq!(found(Some(&held), &unknown), [], "{reason}");
+        assert_eq!(found(Some(&unknown), &skips(&unknown, 3, 0, Some(Reason::Held))), [], "{reason}");
+        // An operator has moved the leader, or acknowledged.
+        for (term, acknowledged_at_ms) in [(4, 0), (3, 7)] {
+            let over = skips(&unknown, term, acknowledged_at_ms, Some(reason));
+            assert_eq!(found(Some(&unknown), &over), [one("hold-ended", "3/0")], "{reason}");
+        }
+    }
 }
 
 #[test]

@@ -249,7 +249,7 @@ impl JobSender {
                 let sending = sending.get_or_insert_with(|| {
                     Sending::new(&session, has_elector.then(|| paths.clone()), patience, has_standby)
                 });
-                for event in sending.look(SeenStatus::of(&now)) {
+                for event in sending.look(&now) {
                     self.send(&event);
                 }
             } else {
@@ -311,7 +311,8 @@ impl Sending {
         Self { before: None, since_ms, found, _follows: follows }
     }
 
-    fn look(&mut self, now: SeenStatus) -> Vec<Event> {
+    fn look(&mut self, now: &ElectionStatus) -> Vec<Event> {
+        let now = SeenStatus::of(now, self.before.as_ref());
         let events = Finder { before: self.before.as_ref(), now: &now, since_ms: self.since_ms }.find();
         self.before = Some(now);
         events
