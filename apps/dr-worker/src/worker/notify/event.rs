@@ -1,5 +1,8 @@
 //! What happens to a job and is reported: found by comparing two looks at its election, without clock or I/O.
 //!
+//! Each member looks, and keeps for a while what it finds: it may become the sender because the one before it was lost with
+//! the news, and some of that is in no record.
+//!
 //! The id of an event is made of what is recorded in ZooKeeper. So each member that sees the event gives it the same id,
 //! and a receiver recognizes what it is sent twice.
 
@@ -10,7 +13,7 @@ use election_core::{
         calendar::utc,
         record::{Cause, Current, Elected, FiledRequest, Given, RequestState, Status},
     },
-    status::{ElectionStatus, Reason, Skipped},
+    status::{Ballot, ElectionStatus, Reason, Skipped},
 };
 use serde_json::{Value, json};
 
@@ -31,6 +34,8 @@ pub(in crate::worker) struct Event {
 /// What was seen of an election.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::worker) struct SeenStatus {
+    /// The ballot of the member that looks.
+    ballot: Option<Ballot>,
     elected: Option<Arc<Elected>>,
     leaders: Vec<Option<Arc<Current>>>,
     hold: Option<Hold>,
@@ -39,7 +44,12 @@ pub(in crate::worker) struct SeenStatus {
 impl SeenStatus {
     /// `before`: what was seen before.
     pub(in crate::worker) fn of(status: &ElectionStatus, before: Option<&Self>) -> Self {
-        let now = Self { elected: status.elected.clone(), leaders: status.leaders.to_vec(), hold: None };
+        let now = Self {
+            ballot: status.ballot.clone(),
+            elected: status.elected.clone(),
+            leaders: status.leaders.to_vec(),
+            hold: None,
+        };
         let before = before.and_then(|before| before.hold.as_ref());
         Self { hold: Hold::after(before, status.is_elector, status.skipped.as_deref(), &now), ..now }
     }
@@ -106,19 +116,58 @@ const fn leads_on(reason: Reason) -> bool {
     )
 }
 
+/// The looks of a member at an election, one after the other.
+#[derive(Debug, Default)]
+pub(in crate::worker) struct Looks {
+    /// How long what happens is news for a member that becomes the sender.
+    patience_ms: u64,
+    before: Option<SeenStatus>,
+    is_sender: bool,
+    since_ms: u64,
+    /// What this member has found as another one sends, and when.
+    recent: Vec<(u64, Event)>,
+}
+
+impl Looks {
+    pub(in crate::worker) fn new(patience_ms: u64) -> Self {
+        Self { patience_ms, ..Self::default() }
+    }
+
+    /// Looks once more, at this time; returns what this member is to send. `see` gets the look before.
+    pub(in crate::worker) fn look(
+        &mut self,
+        see: impl FnOnce(Option<&SeenStatus>) -> SeenStatus,
+        at_ms: u64,
+        is_sender: bool,
+    ) -> Vec<Event> {
+        let now = see(self.before.as_ref());
+        if !self.is_sender {
+            self.since_ms = at_ms.saturating_sub(self.patience_ms);
+        }
+        self.is_sender = is_sender;
+        self.recent.retain(|(at_ms, _)| *at_ms >= self.since_ms);
+        let found = Finder { before: self.before.as_ref(), now: &now, since_ms: self.since_ms }.find();
+        self.recent.extend(found.into_iter().map(|event| (at_ms, event)));
+        self.before = Some(now);
+        if !is_sender {
+            return Vec::new();
+        }
+        self.recent.drain(..).map(|(_, event)| event).collect()
+    }
+}
+
 /// Finds the events between two looks.
-pub(in crate::worker) struct Finder<'a> {
-    /// The look before; `None` for a member that begins to send.
-    pub(in crate::worker) before: Option<&'a SeenStatus>,
-    pub(in crate::worker) now: &'a SeenStatus,
-    /// What happened earlier was sent by another member: a short time before this one began to send, because the sender
-    /// before it may have been lost with the news.
-    pub(in crate::worker) since_ms: u64,
+struct Finder<'a> {
+    /// `None` for the first look.
+    before: Option<&'a SeenStatus>,
+    now: &'a SeenStatus,
+    /// What is recorded as earlier is no news.
+    since_ms: u64,
 }
 
 impl Finder<'_> {
     /// All events.
-    pub(in crate::worker) fn find(&self) -> Vec<Event> {
+    fn find(&self) -> Vec<Event> {
         let slots = self.now.leaders.len().max(self.before.map_or(0, |before| before.leaders.len()));
         let mut events: Vec<_> = (0..slots).flat_map(|slot| self.of_slot(slot)).collect();
         events.extend(self.of_decision());
@@ -137,7 +186,8 @@ impl Finder<'_> {
 
     /// A leader is gone, while the decision still names it.
     fn lost(&self, slot: usize) -> Option<Event> {
-        let was = self.before?.ready(slot)?;
+        // On another session all is read anew, the leader perhaps after the decision.
+        let was = self.before.filter(|before| before.ballot == self.now.ballot)?.ready(slot)?;
         let gone = self.now.leader(slot).is_none_or(|is| is.ballot != was.ballot);
         let elected = self.now.elected.as_ref()?;
         let named = elected.slots.get(slot)?.named.as_ref()?;

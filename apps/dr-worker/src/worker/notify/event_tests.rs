@@ -34,7 +34,7 @@ fn seen(elected: &Elected, leader: Option<&Current>) -> SeenStatus {
     SeenStatus {
         elected: Some(elected.clone().into()),
         leaders: vec![leader.cloned().map(Into::into)],
-        hold: None,
+        ..SeenStatus::default()
     }
 }
 
@@ -78,6 +78,32 @@ fn a_loss_has_one_key_however_it_is_seen() {
     assert_eq!(found(None, &decided), lost);
     let replaced = seen(&decision(2, "b", "leader-lost", Some("a")), Some(&leader("b", 2, "READY", START)));
     assert_eq!(found(Some(&before), &replaced), [lost[0].clone(), one("leader-changed", "0/2")]);
+}
+
+#[test]
+fn a_loss_before_a_member_becomes_the_sender_is_sent_by_it() {
+    const PATIENCE: u64 = 15_000;
+    let first = decision(1, "a", "startup", None);
+    let long_ready = leader("a", 1, "READY", START - PATIENCE - 1);
+    let on_ballot = |ballot: &str| SeenStatus {
+        ballot: Some(from_value(json!(format!("{ballot}-0000000009"))).unwrap()),
+        ..seen(&first, None)
+    };
+    let after = |gone: SeenStatus, becomes_after: u64| -> Vec<_> {
+        let mut looks = Looks::new(PATIENCE);
+        let led = SeenStatus { leaders: vec![Some(long_ready.clone().into())], ..on_ballot("b") };
+        assert_eq!(looks.look(|_| led, START, false), []);
+        assert_eq!(looks.look(|_| gone.clone(), START, false), []);
+        let sent = looks.look(|_| gone.clone(), START + becomes_after, true);
+        assert_eq!(looks.look(|_| gone, START + becomes_after, true), []);
+        sent.into_iter().map(|event| (event.kind.as_str(), event.key)).collect()
+    };
+    // No successor is named.
+    assert_eq!(after(on_ballot("b"), PATIENCE), [one("leader-lost", "0/a-0000000001")]);
+    // The sender before it had the time to send it.
+    assert_eq!(after(on_ballot("b"), PATIENCE + 1), []);
+    // On another session the leader is not read yet.
+    assert_eq!(after(on_ballot("c"), PATIENCE), []);
 }
 
 #[test]

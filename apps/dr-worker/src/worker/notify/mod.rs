@@ -33,7 +33,7 @@ use crate::{
     wall::{ms, unix_ms},
     worker::state::{Job, Worker},
 };
-use event::{Event, Finder, SeenStatus};
+use event::{Event, Looks, SeenStatus};
 use notification::Notification;
 pub(super) use webhook::WebhookClient;
 
@@ -242,22 +242,23 @@ impl JobSender {
         let patience = worker.config().zookeeper.session_timeout + MARGIN;
         let has_standby = job.slot.standby().is_some();
         let mut status = job.election.status();
-        let mut sending: Option<Sending> = None;
+        let (mut looks, mut sending) = (Looks::new(ms(patience)), None::<Sending>);
         loop {
             let now = status.now();
-            if is_sender(&now, has_elector) {
-                let sending = sending.get_or_insert_with(|| {
+            let is_sender = is_sender(&now, has_elector);
+            for event in looks.look(|before| SeenStatus::of(&now, before), unix_ms(), is_sender) {
+                self.send(&event);
+            }
+            if is_sender {
+                sending.get_or_insert_with(|| {
                     Sending::new(&session, has_elector.then(|| paths.clone()), patience, has_standby)
                 });
-                for event in sending.look(&now) {
-                    self.send(&event);
-                }
             } else {
                 sending = None;
             }
             let ended = async {
                 match &mut sending {
-                    Some(Sending { found, .. }) => found.recv().await,
+                    Some(sending) => sending.found.recv().await,
                     None => None,
                 }
             };
@@ -285,10 +286,8 @@ impl JobSender {
     }
 }
 
-/// What a sender knows.
+/// What only a sender follows.
 struct Sending {
-    before: Option<SeenStatus>,
-    since_ms: u64,
     /// The events that are not in the status.
     found: mpsc::Receiver<Event>,
     /// Follows the requests and the standbys until it is dropped.
@@ -308,14 +307,7 @@ impl Sending {
             }
             follows.spawn(requests::follow(session.clone(), paths, since_ms, events));
         }
-        Self { before: None, since_ms, found, _follows: follows }
-    }
-
-    fn look(&mut self, now: &ElectionStatus) -> Vec<Event> {
-        let now = SeenStatus::of(now, self.before.as_ref());
-        let events = Finder { before: self.before.as_ref(), now: &now, since_ms: self.since_ms }.find();
-        self.before = Some(now);
-        events
+        Self { found, _follows: follows }
     }
 }
 
