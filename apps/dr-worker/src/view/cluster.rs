@@ -287,8 +287,10 @@ pub struct UnwellSite {
 
 impl UnwellSite {
     fn new(SiteTrouble { site, why, .. }: SiteTrouble, elected: Option<&Elected>) -> Self {
-        let open =
-            elected.iter().flat_map(|e| &e.site_failures).find(|known| !known.over && known.site == site);
+        let open = elected
+            .iter()
+            .flat_map(|e| &e.site_failures)
+            .find(|known| known.over_at_ms.is_none() && known.site == site);
         Self { overruled: open.and_then(|open| open.overruled.clone()), site, why }
     }
 

@@ -54,7 +54,7 @@ fn kinds() -> Vec<Kind> {
         "previous":{"member":"a","ballot":"x-0000000001","site":"s"}},"succession":[{"member":"a","ballot":"x-0000000001",
         "site":"s"}],"attempts":[4],"obeyed":[5]}],"exclusions":[{"member":"a","ballot":"x-0000000001","since_ms":6,
         "until_ms":7,"reason":"r"}],"failures":[{"member":"a","at_ms":8,"cause":"c","term":9}],"site_failures":[{"site":"s",
-        "at_ms":10,"why":"w","over":true,"overruled":"b"}],"losses":{"s":[11]},"acknowledged_at_ms":12,
+        "at_ms":10,"why":"w","over_at_ms":11,"overruled":"b"}],"losses":{"s":[11]},"acknowledged_at_ms":12,
         "youngest":"x-0000000001","token_base":13,"decided_by":"b","last_request":14}"#,
         ),
         Kind::new::<HistoryEntry>(

@@ -340,9 +340,9 @@ pub struct SiteFailure {
     /// The reason, as text.
     #[serde(with = "crate::text::line")]
     pub why: String,
-    /// Whether the failure is over.
-    #[serde(default)]
-    pub over: bool,
+    /// When it was noticed that the failure is over, in milliseconds since the Unix epoch. Absent while it continues.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
+    pub over_at_ms: Option<u64>,
     /// The operator who declared that the site has not failed, against its own members. It holds until they agree.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub overruled: Option<String>,
@@ -425,7 +425,7 @@ mod tests {
                     site: site.clone(),
                     at_ms: limits::MAX_MS,
                     why: text(rng),
-                    over: false,
+                    over_at_ms: Some(limits::MAX_MS),
                     overruled: Some(text(rng)),
                 };
                 many.min(100)

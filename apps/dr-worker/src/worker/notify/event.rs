@@ -287,23 +287,26 @@ impl Finder<'_> {
             }
         }
         for one in &elected.site_failures {
-            let known = before.into_iter().flat_map(|before| &before.site_failures);
-            let known = known
-                .filter(|other| (&other.site, other.at_ms) == (&one.site, one.at_ms))
-                .map(|o| o.over)
-                .next();
-            let (kind, text) = match (known, one.over) {
-                (None, false) if self.is_news(one.at_ms) => {
-                    (NotifyEvent::SiteFailed, format!("site {} has failed: {}", one.site, one.why))
-                }
-                (Some(false), true) => {
-                    (NotifyEvent::SiteReturned, format!("the failure of site {} is over", one.site))
-                }
-                _ => continue,
+            let mut known = before.into_iter().flat_map(|before| &before.site_failures);
+            let known = known.find(|other| (&other.site, other.at_ms) == (&one.site, one.at_ms));
+            let event = |kind, text| Event {
+                kind,
+                key: format!("{}/{}", one.site, one.at_ms),
+                text,
+                facts: json!({ "site": one.site, "reason": one.why, "since_ms": one.at_ms }),
             };
-            let key = format!("{}/{}", one.site, one.at_ms);
-            let facts = json!({ "site": one.site, "reason": one.why, "since_ms": one.at_ms });
-            events.push(Event { kind, key, text, facts });
+            if known.is_none() && self.is_news(one.at_ms) {
+                let text = format!("site {} has failed: {}", one.site, one.why);
+                events.push(event(NotifyEvent::SiteFailed, text));
+            }
+            let is_new = |over_at_ms| match known {
+                Some(known) => known.over_at_ms.is_none(),
+                None => self.is_news(over_at_ms),
+            };
+            if one.over_at_ms.is_some_and(is_new) {
+                let text = format!("the failure of site {} is over", one.site);
+                events.push(event(NotifyEvent::SiteReturned, text));
+            }
         }
         events
     }

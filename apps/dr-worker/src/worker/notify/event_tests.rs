@@ -170,9 +170,10 @@ fn exclusions_failures_and_sites_are_news_once() {
     ]);
     now["site_failures"] = json!([{ "site": "east", "at_ms": START, "why": "power" }]);
     let failed: Elected = from_value(now.clone()).unwrap();
-    now["site_failures"][0]["over"] = json!(true);
+    now["site_failures"][0]["over_at_ms"] = json!(START + 1);
     let returned: Elected = from_value(now).unwrap();
     let [before, failed, returned] = [before, failed, returned].map(|elected| seen(&elected, None));
+    let is_over = [one("site-returned", &format!("east/{START}"))];
     let news = [
         one("takeover-failed", &format!("b/{START}")),
         one("member-excluded", &format!("b-0000000001/{START}")),
@@ -181,7 +182,16 @@ fn exclusions_failures_and_sites_are_news_once() {
     assert_eq!(found(Some(&before), &failed), news);
     assert_eq!(found(None, &failed), news);
     assert_eq!(found(Some(&failed), &failed), []);
-    assert_eq!(found(Some(&failed), &returned), [one("site-returned", &format!("east/{START}"))]);
+    assert_eq!(found(Some(&failed), &returned), is_over);
+    assert_eq!(found(Some(&returned), &returned), []);
+    // The sender before this one may have sent neither.
+    assert_eq!(found(None, &returned), [news.to_vec(), is_over.to_vec()].concat());
+    let since = |since_ms| Finder { before: None, now: &returned, since_ms }.find();
+    assert_eq!(
+        since(START + 1).into_iter().map(|event| event.key).collect::<Vec<_>>(),
+        is_over.map(|(_, key)| key)
+    );
+    assert_eq!(since(START + 2), []);
 }
 
 #[test]

@@ -30,7 +30,8 @@ pub fn failed_sites(
     elected: Option<&Elected>,
 ) -> Vec<SiteTrouble> {
     let overruled = |site: &SiteId| {
-        let mut open = elected.iter().flat_map(|e| &e.site_failures).filter(|failure| !failure.over);
+        let mut open =
+            elected.iter().flat_map(|e| &e.site_failures).filter(|failure| failure.over_at_ms.is_none());
         open.any(|failure| failure.site == *site && failure.overruled.is_some())
     };
     let closed = |site: &SiteId| {
@@ -131,7 +132,14 @@ pub fn barred_sites(policy: &Policy, elected: Option<&Elected>, unix_ms: u64) ->
 /// The failures that still count: one that continues, and one that began within the window.
 fn living<'a>(policy: &Policy, all: &'a [SiteFailure], unix_ms: u64) -> Vec<&'a SiteFailure> {
     let window = policy.max_site_failures.within;
-    all.iter().filter(|f| !f.over || is_within(f.at_ms, window, unix_ms)).collect()
+    all.iter().filter(|f| f.over_at_ms.is_none() || is_within(f.at_ms, window, unix_ms)).collect()
+}
+
+/// The failures that stay in the decision: one that continues, and one that has ended within the window.
+fn remembered(policy: &Policy, mut all: Vec<SiteFailure>, unix_ms: u64) -> Vec<SiteFailure> {
+    let window = policy.max_site_failures.within;
+    all.retain(|f| f.over_at_ms.is_none_or(|over_at_ms| is_within(over_at_ms, window, unix_ms)));
+    all
 }
 
 impl Question<'_> {
@@ -188,25 +196,28 @@ impl Pass<'_> {
         let unwell = unwell_sites(self.members);
         let is = |site: &SiteId, of: &[SiteTrouble]| of.iter().any(|trouble| trouble.site == *site);
         let has_member = |site: &SiteId| self.members.iter().any(|member| member.site == *site);
-        for open in next.iter_mut().filter(|failure| !failure.over) {
-            open.over = has_member(&open.site) && !is(&open.site, &failed) && !is(&open.site, &unwell);
+        for open in next.iter_mut().filter(|failure| failure.over_at_ms.is_none()) {
+            let is_over = has_member(&open.site) && !is(&open.site, &failed) && !is(&open.site, &unwell);
+            open.over_at_ms = is_over.then_some(self.now.unix_ms);
         }
         let remembers = self.policy.max_site_failures.count > 0;
-        next.retain(|failure| remembers || !failure.over);
+        next.retain(|failure| remembers || failure.over_at_ms.is_none());
         for SiteTrouble { site, why } in failed.into_iter().filter(|_| remembers) {
-            let open = next.iter().filter(|known| !known.over).count();
-            if open < most::SITE_FAILURES && next.iter().all(|known| known.over || known.site != site) {
+            let open = next.iter().filter(|known| known.over_at_ms.is_none()).count();
+            if open < most::SITE_FAILURES
+                && next.iter().all(|known| known.over_at_ms.is_some() || known.site != site)
+            {
                 let at_ms = self.now.unix_ms;
-                next.push(SiteFailure { site, at_ms, why, over: false, overruled: None });
+                next.push(SiteFailure { site, at_ms, why, over_at_ms: None, overruled: None });
             }
         }
         if next == elected.site_failures {
             return None;
         }
-        let mut next: Vec<_> = living(self.policy, &next, self.now.unix_ms).into_iter().cloned().collect();
+        let mut next = remembered(self.policy, next, self.now.unix_ms);
         // An open failure that was left out would be recorded again and again.
         while next.len() > most::SITE_FAILURES {
-            let oldest = next.iter().position(|failure| failure.over).unwrap_or(0);
+            let oldest = next.iter().position(|failure| failure.over_at_ms.is_some()).unwrap_or(0);
             next.remove(oldest);
         }
         let elected = Elected { site_failures: next, ..elected.clone() }.bounded();
@@ -253,7 +264,7 @@ pub(crate) fn overrule(
     unix_ms: u64,
 ) -> Vec<SiteFailure> {
     let unwell = unwell_sites(members).into_iter().find(|unwell| unwell.site == *site);
-    let open = failures.iter_mut().find(|failure| !failure.over && failure.site == *site);
+    let open = failures.iter_mut().find(|failure| failure.over_at_ms.is_none() && failure.site == *site);
     match (unwell, open) {
         (Some(_), Some(open)) => open.overruled = Some(by.to_owned()),
         (Some(SiteTrouble { site, why }), None) => {
@@ -261,7 +272,7 @@ pub(crate) fn overrule(
                 site,
                 at_ms: unix_ms,
                 why,
-                over: false,
+                over_at_ms: None,
                 overruled: Some(by.to_owned()),
             });
         }
@@ -360,7 +371,7 @@ mod tests {
         assert_eq!(overrule_site(&before, &members, &SiteId::new("west").unwrap(), "ann", 7), None);
         // The next failure is a separate one.
         let mut over = next;
-        over.site_failures[0].over = true;
+        over.site_failures[0].over_at_ms = Some(9);
         assert_eq!(failed(&over), 1);
     }
 
@@ -378,11 +389,11 @@ mod tests {
     #[test]
     fn a_failure_counts_while_it_goes_on_and_within_the_window() {
         let site = SiteId::new("east").unwrap();
-        let failure = |at_ms, over| SiteFailure {
+        let failure = |at_ms, over: bool| SiteFailure {
             site: site.clone(),
             at_ms,
             why: String::new(),
-            over,
+            over_at_ms: over.then_some(at_ms + 1),
             overruled: None,
         };
         let within = Duration::from_millis(100);
@@ -399,5 +410,10 @@ mod tests {
         let overruled = SiteFailure { overruled: Some("ann".to_owned()), ..failure(55, true) };
         assert_eq!(barred(2, &[failure(50, true), overruled], 60), 0);
         assert_eq!(barred(0, &[failure(50, true), failure(55, true)], 60), 0);
+        // A long one does not count when it is over, but its end is remembered.
+        let long = SiteFailure { over_at_ms: Some(150), ..failure(5, false) };
+        assert_eq!(barred(1, std::slice::from_ref(&long), 150), 0);
+        assert_eq!(remembered(&policy(1), vec![long.clone(), failure(5, false)], 150).len(), 2);
+        assert_eq!(remembered(&policy(1), vec![long, failure(5, false)], 250).len(), 1);
     }
 }
