@@ -12,7 +12,7 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use election_core::status::ElectionStatus;
+use election_core::{config::MemberId, status::ElectionStatus};
 use futures_util::{Stream, stream};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -82,8 +82,8 @@ impl Hub {
             all.spawn(async move {
                 loop {
                     states.borrow_and_update();
-                    let state = json!({ "state": session_word(&worker) });
-                    hub.look(&worker, jobs, None, vec![("session", state)]);
+                    let state = || json!({ "state": session_word(&worker) });
+                    hub.look(&worker.node().id, jobs, None, || vec![("session", state())]);
                     if states.changed().await.is_err() {
                         return;
                     }
@@ -95,15 +95,17 @@ impl Hub {
 
     fn look_at_job(&self, worker: &Worker, at: usize) {
         let Some(job) = worker.jobs().get(at) else { return };
-        let parts = parts(&job.election.status().now(), &job.slot.process());
-        self.look(worker, at, Some(job.slot.name()), parts);
+        let parts = || parts(&job.election.status().now(), &job.slot.process());
+        self.look(&worker.node().id, at, Some(job.slot.name()), parts);
     }
 
-    fn look(&self, worker: &Worker, at: usize, job: Option<&str>, now: Vec<EventPart>) {
+    /// Several tasks look at a job: only what is seen under the lock is newer than what was seen before.
+    fn look(&self, member: &MemberId, at: usize, job: Option<&str>, see: impl FnOnce() -> Vec<EventPart>) {
         let mut seen = self.seen.lock();
         let Some(before) = seen.get_mut(at) else { return };
+        let now = see();
         for (name, part) in changed(before, &now) {
-            let mut data = json!({ "job": job, "member": worker.node().id, "at_ms": unix_ms() });
+            let mut data = json!({ "job": job, "member": member, "at_ms": unix_ms() });
             if let (Some(data), Some(part)) = (data.as_object_mut(), part.as_object()) {
                 data.extend(part.clone());
             }
@@ -245,6 +247,18 @@ mod tests {
         let [first, one, three] = &texts[..] else { panic!("{texts:?}") };
         assert!(first.contains("event: status"), "{first}");
         assert!(one.contains("{\\\"n\\\":1}") && three.contains("{\\\"n\\\":3}"), "{texts:?}");
+    }
+
+    #[test]
+    fn the_last_event_has_the_last_state() {
+        let hub = Hub::new(16);
+        hub.seen.lock().resize(1, Vec::new());
+        let (mut changes, member) = (hub.changes.subscribe(), MemberId::new("a").unwrap());
+        hub.look(&member, 0, Some("orders"), || {
+            assert!(hub.seen.is_locked(), "another look could come between this one and its event");
+            vec![("role", json!({ "role": "leader" }))]
+        });
+        assert_eq!(changes.try_recv().unwrap().data["role"], "leader");
     }
 
     #[tokio::test]
