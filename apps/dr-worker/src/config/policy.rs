@@ -103,7 +103,7 @@ table! {
         /// until `dr-worker ack --sites`.
         max_site_failures: SiteFailureLimit => nested();
         /// Replace a leader that most other members can't reach before its session ends. Only for fenced jobs: two may act for a
-        /// moment. It needs three members in more than one site that reach each other at http.listen.
+        /// moment. It needs two other members that reach the leader at http.listen: in two sites, unless all members are in one.
         fast_failover: bool => value().worker(UNDER_WAY);
         // With less a busy machine would suspect all members.
         /// How long a member must be unreachable to be suspected. Each member probes each other one four times in it. A worker

@@ -2,9 +2,9 @@
 //!
 //! Most faults are also made on real servers and workers, in tests/tests/it/doctor.rs. These are made here only, because they take
 //! a full or slow disk, a machine with another clock or another limit, a second release of ZooKeeper, a server that is no Apache
-//! ZooKeeper, or an hour: server-versions, disk-growth, disk-space, slow-fsync, outstanding-requests, large-ensemble,
-//! server-clock, slow-quorum, no-lease, member-mistaken, hold, stopped, ghost, low-token, certificate, open-files,
-//! limits, locked-memory, processes.
+//! ZooKeeper, workers in other sites, or an hour: server-versions, disk-growth, disk-space, slow-fsync, outstanding-requests,
+//! large-ensemble, server-clock, slow-quorum, no-lease, member-mistaken, hold, stopped, ghost, low-token, certificate,
+//! open-files, limits, locked-memory, processes, fast-alone.
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, time::Duration};
 
@@ -387,6 +387,12 @@ const FAULTS: &[Fault] = {
         }),
         ("fast-unfenced", Warning, "orders has fast_failover and is not fenced", |f| {
             f.jobs[0].fenced = false
+        }),
+        ("fast-alone", Warning, "orders: if east-1 leads, fast_failover has no effect", |f| {
+            f.elections[0].candidates.remove(1);
+        }),
+        ("fast-alone", Warning, "orders: if east-2 leads, fast_failover has no effect", |f| {
+            f.elections[0].candidates.truncate(2);
         }),
         ("beside-zookeeper-leader", Warning, "east-1 leads orders on the host of zk2:2181", |f| {
             f.members[0].addresses = f.servers[1].addresses.clone();

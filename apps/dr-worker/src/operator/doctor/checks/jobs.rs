@@ -153,6 +153,14 @@ pub(super) const CHECKS: &[Check] = &[
         look: fast_unfenced,
     },
     Check {
+        id: "fast-alone",
+        severity: Severity::Warning,
+        finds: "with fast_failover, too few others could notice that a leader is lost",
+        why: "This leader is replaced only after its session has ended.",
+        action: "Run another worker in its site, or workers in two other sites.",
+        look: fast_alone,
+    },
+    Check {
         id: "beside-zookeeper-leader",
         severity: Severity::Warning,
         finds: "with fast_failover, the leader of a job is on the host of the ensemble's leader",
@@ -316,6 +324,25 @@ fn keeps_unfenced(facts: &Facts, found: &mut Found) {
 fn fast_unfenced(facts: &Facts, found: &mut Found) {
     for job in facts.jobs.iter().filter(|job| job.fast_failover && !job.fenced) {
         found.add(format!("{} has fast_failover and is not fenced: fast_failover has no effect", job.name));
+    }
+}
+
+/// The engine has the same rule: `witnesses` in election-core.
+fn fast_alone(facts: &Facts, found: &mut Found) {
+    let is_fast =
+        |name: &str| facts.jobs.iter().any(|job| job.name == name && job.fast_failover && job.fenced);
+    for election in decided(facts).filter(|election| is_fast(&election.name)) {
+        for leader in election.candidates.iter().filter(|candidate| candidate.barred.is_none()) {
+            let others = || election.candidates.iter().filter(|other| other.member != leader.member);
+            let seen_from: BTreeSet<_> = others().map(|other| &other.site).collect();
+            let is_one_site = seen_from.iter().all(|site| **site == leader.site);
+            if others().count() < 2 || seen_from.len() < 2 && !is_one_site {
+                found.add(format!(
+                    "{}: if {} leads, fast_failover has no effect: the others are fewer than two, or all in one other site",
+                    election.name, leader.member
+                ));
+            }
+        }
     }
 }
 
