@@ -21,7 +21,7 @@ use election_core::{
     Paths,
     status::{ElectionStatus, Role},
 };
-use metrics::counter;
+use metrics::{Counter, counter};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -48,6 +48,9 @@ const MARGIN: Duration = Duration::from_secs(5);
 
 /// The name of the command among the receivers.
 const COMMAND: &str = "command";
+
+/// What becomes of a notification.
+const OUTCOMES: [&str; 4] = ["delivered", "retried", "failed", "dropped"];
 
 /// The notifications that wait for a receiver.
 type Waiting = async_channel::Receiver<Arc<Notification>>;
@@ -77,9 +80,12 @@ impl Receiver {
         }
     }
 
-    fn count(&self, outcome: &'static str) {
+    fn counter(&self, outcome: &'static str) -> Counter {
         counter!("dr_notifications_total", "receiver" => self.name.clone(), "outcome" => outcome)
-            .increment(1);
+    }
+
+    fn count(&self, outcome: &'static str) {
+        self.counter(outcome).increment(1);
     }
 
     fn delivered(&self, notification: &Notification) {
@@ -176,6 +182,10 @@ impl Receivers {
         let (ReceiverConfig::Webhook(Webhook { events, .. })
         | ReceiverConfig::Command(NotifyCommand { events, .. })) = &of;
         let receiver = Arc::new(Receiver { name: name.to_owned(), events: events.clone(), queue });
+        // Of a counter that appears with its first event, `increase` misses that event.
+        for outcome in OUTCOMES {
+            receiver.counter(outcome).absolute(0);
+        }
         let sends = Arc::clone(&receiver);
         match of {
             ReceiverConfig::Webhook(webhook) => self.tasks.spawn(sends.send_to_webhook(webhook, waiting)),
@@ -329,4 +339,29 @@ pub(crate) async fn test(config: &Config) -> Vec<(String, Result<(), String>)> {
         results.push((shown, command::run(command, &notification).await));
     }
     results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OUTCOMES, ReceiverConfig, Receivers};
+    use crate::config::NotifyCommand;
+
+    #[tokio::test]
+    async fn the_counters_of_a_receiver_are_there_before_its_first_notification() {
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        let command = ReceiverConfig::Command(NotifyCommand::default());
+        let mut receivers = Receivers::default();
+        let receiver = metrics::with_local_recorder(&recorder, || receivers.start("pager", command.clone()));
+        for outcome in OUTCOMES {
+            let line = format!("dr_notifications_total{{receiver=\"pager\",outcome=\"{outcome}\"}} 0\n");
+            let text = recorder.handle().render();
+            assert!(text.contains(&line), "{line} is not in:\n{text}");
+        }
+        // A changed configuration starts it again.
+        metrics::with_local_recorder(&recorder, || {
+            receiver.count("failed");
+            receivers.start("pager", command)
+        });
+        assert!(recorder.handle().render().contains("outcome=\"failed\"} 1\n"));
+    }
 }
