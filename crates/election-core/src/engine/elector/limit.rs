@@ -11,6 +11,7 @@ use super::{
 use crate::{
     calendar::utc,
     engine::{io::Reason, policy::Policy},
+    ids::Ballot,
     record::{Cause, Elected, MemberFailure, Named, most},
     time::{in_words, is_within},
 };
@@ -115,6 +116,11 @@ impl Question<'_> {
         })
     }
 
+    fn gave_up_at(&self, ballot: &Ballot) -> u64 {
+        let of = self.members.iter().find(|member| member.ballot == *ballot);
+        of.and_then(|member| member.gave_up.as_ref()).map_or(u64::MAX, |gave_up| gave_up.at_ms)
+    }
+
     /// A member may resign as often as it wants, but not in a hot loop. The one that has just resigned is asked again only
     /// after a pause, in which another may become a candidate.
     fn check_pace(&self, chosen: Option<&Named>) -> Result<(), TakeoverHold> {
@@ -124,7 +130,8 @@ impl Question<'_> {
             self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
         let (since, sentence) = match (again, given) {
             (Some(again), _) => (
-                self.noticed_at_ms,
+                // By its clock, but a clock that is ahead does not lengthen the pause.
+                self.gave_up_at(&again.ballot).min(self.noticed_at_ms),
                 format!(
                     "{} has just given leadership up, and no other member may lead; it is named again after {PACE:?}",
                     again.member
