@@ -122,8 +122,8 @@ async fn write(incarnation: &Incarnation, paths: &Paths, decision: Transaction) 
 }
 
 /// Deletes the leader znode of an election without an elector, and returns the leader whose znode it was. It deletes one at
-/// most: that of the next leader stays. The recipe then determines the next leader. Two members may act until the old leader has noticed, and the resource must refuse the
-/// older token.
+/// most: that of the next leader stays. The recipe then determines the next leader. Two members may act until the old leader
+/// has noticed, and the resource must refuse the older token.
 ///
 /// # Errors
 /// When there is an elector, which must be [asked](crate::ask) instead; when there is no leader; when ZooKeeper doesn't

@@ -160,7 +160,7 @@ pub(crate) async fn decide(
 }
 
 /// Why this process can't decide in place of the elector: no living member has its policy, so a limit of theirs could be lost.
-fn lacks_policy(config: &OperatorConfig, job: &str, snapshot: &Snapshot) -> Option<String> {
+pub(crate) fn lacks_policy(config: &OperatorConfig, job: &str, snapshot: &Snapshot) -> Option<String> {
     let own = config.fingerprint_of(job);
     if snapshot.members.iter().any(|member| member.policy == own) {
         return None;

@@ -180,9 +180,7 @@ impl FixedValues {
         };
         Problems::none_of(self.0.iter().filter_map(problem).collect())
     }
-}
 
-impl FixedValues {
     /// Whether a configuration has no other job: a reload checks whether the worker can join its election.
     ///
     /// # Errors

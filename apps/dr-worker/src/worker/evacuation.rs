@@ -143,18 +143,20 @@ impl<'a> Carrier<'a> {
     /// under way is dropped.
     async fn carry_out(&self) -> Result<(), Error> {
         while let Some(plan) = self.running().await? {
-            self.carry_out_as(plan.is_forced()).await?;
+            self.carry_out_as((plan.is_forced(), plan.now)).await?;
         }
         Ok(())
     }
 
-    /// Until it is not under way any more, or has become a forced one.
-    async fn carry_out_as(&self, is_forced: bool) -> Result<(), Error> {
+    /// Until it is not under way any more, or has become a forced one, or one that waits for no stop: `as_it_is` has both.
+    async fn carry_out_as(&self, as_it_is: (bool, bool)) -> Result<(), Error> {
         let mut watch = self.session.watch_data(self.paths.evacuation());
         let (mut driven, mut steps) = (Vec::new(), FuturesUnordered::new());
         loop {
             let plan = self.running().await?;
-            let Some(plan) = plan.filter(|plan| is_forced || !plan.is_forced()) else { return Ok(()) };
+            let Some(plan) = plan.filter(|plan| (plan.is_forced(), plan.now) <= as_it_is) else {
+                return Ok(());
+            };
             let due = plan.due();
             for (at, step) in plan.steps.iter().enumerate() {
                 if (step.request_is_open() || due.contains(&at)) && !driven.contains(&at) {
@@ -477,6 +479,10 @@ impl<'a> Carrier<'a> {
             return Ok(());
         }
         let operator = self.operator.seeing(paths.name()).await?;
+        if moves::lacks_policy(&operator.config, paths.name(), &snapshot).is_some() {
+            // The next elector carries it out.
+            return Ok(());
+        }
         match moves::decide(&operator, paths.name(), paths, filed, until, || {}).await? {
             Decision::Made | Decision::StillLed(_) => Ok(()),
             Decision::Refused(why) | Decision::NotNow(why) => {

@@ -141,12 +141,14 @@ fn it_survives_the_worker_that_carries_it_out() {
 /// A planned one has begun when it turns out that the site is lost.
 #[test]
 fn one_that_is_under_way_is_made_a_forced_one() {
-    let (stage, mut east, _west) = start("/evacuation-forced");
+    let (stage, mut east, west) = start("/evacuation-forced");
     east.kill_with_guards();
     stage.operator(&["evacuate", "east"]).assert(0, &["no order is known"]);
     let forced = ["evacuate", "east", "--force", "--yes", "--wait", "--timeout", "60s"];
     stage.operator(&forced).assert(0, &[]);
     assert_eq!(sites(&stage), all("west"));
+    let plan: Value = serde_json::from_str(&west.http("GET", "/evacuation").1).expect("JSON");
+    assert_eq!(plan["evacuation"]["force"], true, "{plan}");
 }
 
 /// What is read of it becomes unreadable once the evacuation has begun.

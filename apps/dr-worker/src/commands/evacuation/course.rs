@@ -109,7 +109,9 @@ impl Evacuation {
     /// This one, which is under way, made a forced one by the order to begin that other one; `None` if that is no such order.
     /// What has begun begins again: a forced failover goes before a switchover that is open.
     pub(crate) fn forced_by(&self, other: &Self) -> Option<Self> {
-        let mut forced = Self { force: other.force, now: other.now, by: other.by.clone(), ..self.clone() };
+        let reason = other.reason.clone().or_else(|| self.reason.clone());
+        let by = other.by.clone();
+        let mut forced = Self { force: other.force, now: other.now, by, reason, ..self.clone() };
         let is_more = (other.force, other.now) > (self.force, self.now);
         if self.phase() != EvacuationPhase::Running || !is_more || !forced.is_same_as(other) {
             return None;
@@ -202,7 +204,7 @@ impl Evacuation {
     /// # Errors
     /// Why that changes nothing.
     pub(crate) fn turn_back(&mut self) -> Result<(), String> {
-        if self.undo {
+        if self.undo && !self.is_given_up() {
             return Err("it is undone already".to_owned());
         }
         self.undo = true;
@@ -214,6 +216,12 @@ impl Evacuation {
             };
         }
         Ok(())
+    }
+
+    /// Whether a job was left where it is, that was moved or whose site is drained.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.phase() == EvacuationPhase::Done
+            && self.steps.iter().any(|step| step.state == State::Skipped && step.is_touched())
     }
 
     /// How long it has taken, or took.

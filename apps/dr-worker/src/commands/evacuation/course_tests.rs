@@ -193,6 +193,11 @@ fn what_has_stopped_is_given_up_and_can_still_move_back() {
     assert_eq!(plan.phase(), EvacuationPhase::Done);
     plan.turn_back().unwrap();
     assert_eq!((begin(&mut plan).as_slice(), plan.steps[1].state), (&["db".to_owned()][..], State::Skipped));
+    assert_eq!(plan.turn_back().unwrap_err(), "it is undone already");
+    settle(&mut plan, "db", StepOutcome::Failed("no".to_owned()));
+    plan.abandon().unwrap();
+    plan.turn_back().unwrap();
+    assert_eq!(begin(&mut plan), ["db"], "it is left where it is until it is moved back again");
 }
 
 /// The elections as a simulation has them: a request is begun at most once, and its outcome is there to read.

@@ -104,7 +104,9 @@ pub(crate) fn way_on(plan: &Evacuation) -> Option<String> {
         EvacuationPhase::Stopped => Some(format!(
             "`{resume}` tries again, `{undo}` moves back what was moved, `{abandon}` leaves everything where it is"
         )),
-        EvacuationPhase::Done if plan.undo => None,
+        EvacuationPhase::Done if plan.undo => plan
+            .is_given_up()
+            .then(|| format!("`{undo}` moves back what was left, and opens the site for it")),
         EvacuationPhase::Done => {
             let open = Typed::verb("drain").arg(&plan.site).arg("--off").arg("--job").arg("JOB");
             Some(format!(

@@ -57,8 +57,10 @@ pub(crate) async fn begin(
         let known: Known<Evacuation> = observer.known(paths.evacuation()).await?;
         // One that can't be read was written by a newer program, which may carry it out.
         if let Some(present) = known.record().map_err(AdminError::from)? {
-            // The reply was lost.
-            if present.at_ms == plan.at_ms && present.by == plan.by && present.site == plan.site {
+            // The reply was lost. One that this is to make a forced one has the same time.
+            let is_as_wanted = (present.force, present.now) == (prepared.force, prepared.now);
+            let is_same = present.at_ms == plan.at_ms && present.by == plan.by && present.site == plan.site;
+            if is_same && is_as_wanted {
                 return Ok(None);
             }
             if let Some(present) = joined(Some(present.clone()), &prepared)? {

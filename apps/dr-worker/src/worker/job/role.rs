@@ -1,6 +1,6 @@
 //! What a program of a job with a standby is told about its role.
 
-use std::{borrow::Cow, collections::BTreeMap, fs, path::PathBuf};
+use std::{borrow::Cow, collections::BTreeMap, fs, io, path::PathBuf};
 
 use election_core::internals::record::Current;
 use job_guard::own_file;
@@ -120,7 +120,7 @@ impl LeadershipFile {
         }
         let (path, content) = (self.path.clone(), serde_json::to_vec(facts).unwrap_or_default());
         let replaced = tokio::task::spawn_blocking(move || own_file::replace_for_all(&path, &content)).await;
-        if let Ok(Err(error)) = replaced {
+        if let Err(error) = replaced.unwrap_or_else(|error| Err(io::Error::other(error))) {
             let why = format!("can't write {}: {error}", self.path.display());
             return Err(JobError::NotTold { job: self.job.clone(), why });
         }

@@ -23,6 +23,8 @@ use job_guard::own_file;
 pub(super) struct Memory {
     path: PathBuf,
     last: Arc<Mutex<Remembered>>,
+    /// Held while the file is written, so that no older content is written last.
+    writing: Arc<Mutex<()>>,
     /// Whether no process of the last worker is left; otherwise the ballots prove nothing.
     is_gone: bool,
 }
@@ -52,7 +54,7 @@ impl Memory {
         let last = own_file::read_own(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
         let last = last.filter(|last: &Remembered| machine.is_some() && last.machine == machine);
         let last = last.unwrap_or(Remembered { machine, ballots: BTreeMap::new() });
-        Self { path, last: Arc::new(Mutex::new(last)), is_gone }
+        Self { path, last: Arc::new(Mutex::new(last)), writing: Arc::default(), is_gone }
     }
 
     /// Whether no process of the last worker is left.
@@ -99,9 +101,13 @@ impl Memory {
     }
 
     fn remember(&self, znode: &str, ballot: &str) -> io::Result<()> {
-        let mut last = self.last.lock();
-        last.ballots.insert(znode.to_owned(), ballot.to_owned());
-        own_file::replace(&self.path, &serde_json::to_vec(&*last)?)
+        let _only = self.writing.lock();
+        let content = {
+            let mut last = self.last.lock();
+            last.ballots.insert(znode.to_owned(), ballot.to_owned());
+            serde_json::to_vec(&*last)?
+        };
+        own_file::replace(&self.path, &content)
     }
 }
 

@@ -178,15 +178,16 @@ impl Upgrades {
     ) -> UpgradeRefusal {
         // One that is not ready is started again by the next program, which may take it hours. So it is stopped only once nothing
         // else is in the way.
-        let standbys = worker.lasting_jobs().filter_map(|job| job.slot.standby());
-        let standbys: Vec<_> = standbys.filter(|standby| !standby.is_ready()).collect();
-        let mut resting = standbys.is_empty().then(Vec::new);
-        let by = Instant::now() + REST_WITHIN;
+        let standbys = || worker.lasting_jobs().filter_map(|job| job.slot.standby());
+        let unready = || standbys().filter(|standby| !standby.is_ready());
+        let mut resting = unready().next().is_none().then(Vec::new);
+        let mut by = Instant::now() + REST_WITHIN;
         loop {
             let why = match self.hold(worker, session, next, resting.is_none()).await {
                 Ok(held) if resting.is_none() => {
                     drop(held);
-                    resting = Some(join_all(standbys.iter().map(|standby| standby.rest())).await);
+                    resting = Some(join_all(unready().map(|standby| standby.rest())).await);
+                    by = Instant::now() + REST_WITHIN;
                     continue;
                 }
                 Ok(held) => match is_same() {

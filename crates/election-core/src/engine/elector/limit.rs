@@ -128,10 +128,11 @@ impl Question<'_> {
         let again = chosen.filter(|chosen| resigned.is_some_and(|named| named.ballot == chosen.ballot));
         let given =
             self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
+        let named_at = self.elected.and_then(|e| e.given(self.slot)).map_or(0, |given| given.decided_at_ms);
         let (since, sentence) = match (again, given) {
             (Some(again), _) => (
-                // By its clock, but a clock that is ahead does not lengthen the pause.
-                self.gave_up_at(&again.ballot).min(self.noticed_at_ms),
+                // By its clock; but one that is ahead does not lengthen the pause, and one that is behind does not remove it.
+                self.gave_up_at(&again.ballot).min(self.noticed_at_ms).max(named_at),
                 format!(
                     "{} has just given leadership up, and no other member may lead; it is named again after {PACE:?}",
                     again.member

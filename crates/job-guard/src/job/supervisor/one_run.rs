@@ -31,9 +31,6 @@ use crate::{
 /// hangs must not cost the job its stop timeout.
 const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long a name service may take to find a user.
-const USER_WITHIN: Duration = Duration::from_secs(5);
-
 /// What explains most ends with code 0: the worker ends what a program has left behind in the background.
 const IN_FOREGROUND: &str = ", without a stop request; if the program goes into the background, configure \
                              it to stay in the foreground";
@@ -549,7 +546,6 @@ fn latest_kill(work_until: BootTime, stops: impl IntoIterator<Item = Stop>) -> B
     stops.into_iter().map(|stop| stop.kill_at).fold(plan::last_kill(work_until), BootTime::min)
 }
 
-/// Waits until a job may be started: not while it would have to rest, and one at a time.
 /// What a start waits for: the user that the program runs as, unless that is the worker's, and its turn. A name service that
 /// does not answer holds up no other job.
 async fn before_start(
@@ -557,15 +553,13 @@ async fn before_start(
     suspended: watch::Receiver<bool>,
 ) -> Result<(Option<Identity>, Result<SemaphorePermit<'static>, AcquireError>), String> {
     let found = match run_as {
-        Some(run_as) => {
-            let found = tokio::time::timeout(USER_WITHIN, run_as.other_than_own()).await;
-            found.unwrap_or_else(|_| Err(format!("its user was not found within {USER_WITHIN:?}")))?
-        }
+        Some(run_as) => run_as.other_than_own().await?,
         None => None,
     };
     Ok((found, turn_to_start(suspended).await))
 }
 
+/// Waits until a job may be started: not while it would have to rest, and one at a time.
 async fn turn_to_start(
     mut suspended: watch::Receiver<bool>,
 ) -> Result<SemaphorePermit<'static>, AcquireError> {

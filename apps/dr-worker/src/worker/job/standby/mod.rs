@@ -122,7 +122,11 @@ impl Standby {
     /// The standby's program. It has another name than the leader's, so that neither its cgroup nor its last output is taken for
     /// those of the job.
     fn job(&self, facts: &RoleFacts) -> Job {
-        let (spec, standby) = self.keys();
+        self.job_by(&self.keys().0, facts)
+    }
+
+    fn job_by(&self, spec: &JobSpec, facts: &RoleFacts) -> Job {
+        let standby = spec.standby.clone().unwrap_or_default();
         let job = spec.job(&self.env);
         Job {
             name: standby_name(&spec.name),
@@ -150,13 +154,10 @@ impl Standby {
 
     /// Changes the job's configuration: the next start has it.
     pub(crate) fn set_spec(&self, spec: &Arc<JobSpec>) {
-        let (run, told) = {
-            let mut state = self.state.lock();
-            state.spec = Arc::clone(spec);
-            (state.run.clone(), state.told.clone())
-        };
-        if let Some(run) = run {
-            run.change(self.job(&told));
+        let mut state = self.state.lock();
+        state.spec = Arc::clone(spec);
+        if let Some(run) = &state.run {
+            run.change(self.job_by(spec, &state.told));
         }
     }
 
@@ -281,11 +282,13 @@ impl Standby {
             if leader.term > told.term {
                 let followed = tokio::select! {
                     followed = self.follow(run, &leader) => followed,
-                    () = self.until(|state| state.is_taken || state.is_restarted) => continue,
+                    () = self.until(|state| {
+                        state.is_taken || state.is_restarted || state.leader.term > leader.term
+                    }) => continue,
                 };
                 match followed {
                     Ok(()) => {
-                        self.state.lock().told = leader.clone();
+                        self.has_told(run, &leader);
                         (told, pause) = (leader, None);
                     }
                     // It may not answer yet. What has changed meanwhile counts at once.
@@ -308,7 +311,17 @@ impl Standby {
         }
     }
 
+    /// From now on a restart of the run is told the same. What was configured meanwhile is as it is now.
+    fn has_told(&self, run: &Arc<JobRun>, leader: &RoleFacts) {
+        let mut state = self.state.lock();
+        state.told = leader.clone();
+        if state.run.as_ref().is_some_and(|own| Arc::ptr_eq(own, run)) {
+            run.change(self.job_by(&state.spec, leader));
+        }
+    }
+
     async fn follow(&self, run: &Arc<JobRun>, leader: &RoleFacts) -> Result<(), JobError> {
+        self.commands.gone().await;
         let (spec, standby) = self.keys();
         if standby.follow == RoleChange::Restart {
             // The next start writes the file: until then it has what the program was started with.

@@ -607,8 +607,11 @@ async fn starts_for(run: &JobRun, within: impl Fn() -> Duration) {
         if status.wait_for(is_starting).await.is_err() {
             return pending().await;
         }
-        if tokio::time::timeout(within(), status.wait_for(|now| !is_starting(now))).await.is_err() {
-            return;
+        let ends = async { status.wait_for(|now| !is_starting(now)).await.is_ok() };
+        match tokio::time::timeout(within(), ends).await {
+            Ok(true) => {}
+            Ok(false) => return pending().await,
+            Err(_) => return,
         }
     }
 }
