@@ -181,18 +181,25 @@ fn frozen_east(stage: &Stage) -> (Running, Running) {
 fn a_failover_needs_no_elector() {
     let stage = Stage::new("/no-elector");
     let (east, west) = frozen_east(&stage);
+    let forced = stage.operator(&["failover", "--to-site", "west", "--force", "--yes", "--wait"]);
+    forced.assert(0, &["this command takes the decision"]);
+    assert_eq!(forced.stdout, "west-1 leads orders in term 3\n");
+    until("west-1 leads", || leads(&west));
+    east.signal(Signal::SIGCONT);
+    until("east-1 has noticed", || east.code("/standby") == 200);
+}
+
+#[test]
+fn a_failover_without_an_elector_needs_the_policy_of_a_member() {
+    let stage = Stage::new("/other-policy");
+    let (_east, west) = frozen_east(&stage);
     let failover = ["failover", "--to-site", "west", "--force", "--yes", "--wait"];
     let other = Outcome::of(stage.command(&["policy.min_tenure=7m"]).args(failover));
     other.assert(
         75,
         &["r-0000000000 was withdrawn", "`dr-worker failover --job orders`", "members: east-1, west-1"],
     );
-    let forced = stage.operator(&failover);
-    forced.assert(0, &["this command takes the decision"]);
-    assert_eq!(forced.stdout, "west-1 leads orders in term 3\n");
-    until("west-1 leads", || leads(&west));
-    east.signal(Signal::SIGCONT);
-    until("east-1 has noticed", || east.code("/standby") == 200);
+    assert!(!leads(&west));
 }
 
 #[test]

@@ -16,11 +16,12 @@ fn ordered(stage: &Stage, verb: &[&str]) -> Outcome {
 }
 
 /// A worker with three jobs beside the one that every worker has.
-fn worker(stage: &Stage, id: &str, site: &str) -> Running {
+fn worker(stage: &Stage, id: &str, site: &str, more: &[&str]) -> Running {
     let sleep = "[\"/bin/sh\", \"-c\", \"while :; do sleep 1; done\"]";
     let settings = JOBS.map(|job| format!("job.{job}.command={sleep}"));
     let stops = JOBS.map(|job| format!("job.{job}.stop_timeout=1s"));
     let settings: Vec<_> = settings.iter().chain(&stops).map(String::as_str).chain(ORDER).collect();
+    let settings = [&settings[..], more].concat();
     stage.worker(id, site, &settings)
 }
 
@@ -44,15 +45,19 @@ fn all(site: &str) -> Vec<Value> {
 
 fn start(root: &'static str) -> (Stage, Running, Running) {
     let stage = Stage::new(root);
-    let east = worker(&stage, "east-1", "east");
+    let east = worker(&stage, "east-1", "east", &[]);
     until("east leads", || sites(&stage) == all("east"));
-    let west = worker(&stage, "west-1", "west");
-    let is_standby = |job: &&str| {
+    let west = worker(&stage, "west-1", "west", &[]);
+    until("west is standby", || is_standby(&stage));
+    (stage, east, west)
+}
+
+/// Whether each job has two members.
+fn is_standby(stage: &Stage) -> bool {
+    ["app", "db", "orders", "proxy"].iter().all(|job| {
         let list = stage.json(&["list", "--job", job]);
         list["members"].as_array().is_some_and(|members| members.len() == 2)
-    };
-    until("west is standby", || ["app", "db", "orders", "proxy"].iter().all(&is_standby));
-    (stage, east, west)
+    })
 }
 
 #[test]
@@ -123,7 +128,7 @@ fn an_evacuation_is_undone() {
 #[test]
 fn it_survives_the_worker_that_carries_it_out() {
     let (stage, _east, mut west) = start("/evacuation-survives");
-    let _second = worker(&stage, "west-2", "west");
+    let _second = worker(&stage, "west-2", "west", &[]);
     stage.operator(&["evacuate", "east"]).assert(0, &["workers carry it out"]);
     until("a step is under way", || {
         let (_, body) = west.http("GET", "/evacuation");
@@ -154,7 +159,14 @@ fn one_that_is_under_way_is_made_a_forced_one() {
 /// What is read of it becomes unreadable once the evacuation has begun.
 #[test]
 fn a_job_that_cant_be_read_holds_up_no_other() {
-    let (stage, mut east, west) = start("/evacuation-spoiled");
+    // Where it is moved to, db gets ready only when the test says so: app is not due before.
+    let stage = Stage::new("/evacuation-spoiled");
+    let file = stage.dir.path().join("ready");
+    let ready = format!("job.db.ready={{ kind = \"exec\", command = [\"test\", \"-e\", {file:?}] }}");
+    let mut east = worker(&stage, "east-1", "east", &[]);
+    until("east leads", || sites(&stage) == all("east"));
+    let west = worker(&stage, "west-1", "west", &[&ready]);
+    until("west is standby", || is_standby(&stage));
     east.kill_with_guards();
     ordered(&stage, &["evacuate", "east", "--force", "--yes"]).assert(0, &[]);
     let order = "/evacuation-spoiled/app/drill/order";
@@ -162,6 +174,7 @@ fn a_job_that_cant_be_read_holds_up_no_other() {
         let _ = session.create("/evacuation-spoiled/app/drill", Vec::new(), CreateMode::Persistent).await;
         session.create(order, b"no record".to_vec(), CreateMode::Persistent).await.expect("written");
     });
+    std::fs::write(&file, "").expect("a file");
     until("it stops at that job", || {
         let (_, body) = west.http("GET", "/evacuation");
         let body = serde_json::from_str::<Value>(&body).unwrap_or_default();

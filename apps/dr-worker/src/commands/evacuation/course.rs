@@ -12,6 +12,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crate::znodes::{Evacuation, EvacuationLeader, EvacuationState as State, EvacuationStep};
 
+/// How far the clock of another member and that of the worker that writes the record may be apart.
+pub(super) const SLACK_MS: u64 = 1_000;
+
 /// How much of a reason is kept, in bytes: the record has a limit.
 const WHY: usize = 160;
 

@@ -8,16 +8,13 @@ use std::{
 use election_core::{config::MemberId, internals::record::HistoryEntry, strategy::in_words};
 use serde::{Deserialize, Serialize};
 
-use super::{gather::JobNote, order::Follows};
+use super::{course::SLACK_MS, gather::JobNote, order::Follows};
 use crate::{
     commands::drill::report::{DrillCheck, DrillOutcome, DrillReport, Objective},
     config::{Objectives, SitePlan},
     wall::ms,
     znodes::{Evacuation, EvacuationLeader, EvacuationState, EvacuationStep},
 };
-
-/// How far the clock of another member and that of the worker that writes the record may be apart.
-pub(super) const SLACK_MS: u64 = 1_000;
 
 /// The report of one run. Times ending with `_ms` are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

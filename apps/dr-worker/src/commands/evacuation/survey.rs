@@ -10,7 +10,7 @@ use election_core::{
     strategy::in_words,
 };
 
-use super::{course::StepOutcome, site_report::SLACK_MS};
+use super::course::{SLACK_MS, StepOutcome};
 use crate::{
     commands::drill::checks::{State, check_move},
     config::DrillPlan,
@@ -109,6 +109,10 @@ pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> N
         _ if plan.undo => NextMove::Move(plan.site.clone()),
         _ => match successor(plan, state) {
             Ok(next) => NextMove::Move(next.site),
+            // A member whose session has just ended joins again.
+            Err(why) if state.cluster.members.iter().all(|member| member.site == plan.site) => {
+                NextMove::Wait(why)
+            }
             Err(why) => NextMove::Settle(StepOutcome::Failed(why)),
         },
     }
