@@ -73,6 +73,7 @@ fn members_begin_together_and_a_command_conducts_only_its_own_drill() {
                 Some(order) => break order,
                 None => assert!(std::time::Instant::now() < by, "the members were not let begin"),
             }
+            // Between two looks, until the deadline above.
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
         let kept = format!("drill/runs/{}", order["run"].as_str().expect("its id"));

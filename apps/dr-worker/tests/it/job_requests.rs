@@ -415,7 +415,7 @@ fn all_leaders_of_a_job_stop_it() {
     assert_eq!(job.starts(), 5);
 }
 
-/// It has ended by itself: nobody has asked for the restart.
+/// The job has ended by itself, without a request for a restart.
 #[test]
 fn a_job_that_is_not_ready_again_costs_its_leader_the_leadership() {
     let stage = Stage::new("/not-ready-again");
