@@ -70,6 +70,14 @@ impl Stage {
         let line = lines.iter().rfind(|line| line.starts_with(word))?;
         line.split(' ').nth(1)?.parse().ok().map(Pid::from_raw)
     }
+
+    /// The last command that [hangs], if it was told this leader: a standby that began before it knew of any has followed the
+    /// first one.
+    fn hanging(&self, id: &str, change: &str, leader: &str) -> Option<Pid> {
+        let lines = self.written(id);
+        let line = lines.iter().rfind(|line| line.starts_with(change))?;
+        line.ends_with(&format!(" {leader}")).then(|| self.last_pid(id, change)).flatten()
+    }
 }
 
 pub(crate) fn is_alive(pid: Pid) -> bool {
@@ -430,7 +438,7 @@ fn parent(pid: Pid) -> Option<Pid> {
 
 /// A command of the standby that says that it has begun, and does not end.
 fn hangs(change: &str) -> String {
-    let script = format!("echo {change} $$ >> $JOURNALS/$DR_MEMBER; exec sleep 600");
+    let script = format!("echo {change} $$ $DR_LEADER >> $JOURNALS/$DR_MEMBER; exec sleep 600");
     let command = serde_json::json!(["/bin/sh", "-c", script]);
     format!("job.orders.standby.{change}={{ kind = \"exec\", command = {command}, timeout = \"10m\" }}")
 }
@@ -444,7 +452,7 @@ fn a_follow_that_hangs_is_ended_by_a_restart_of_the_standby() {
     until("the standby is ready", || standby_of(&west)["state"] == "running");
     let to = if leads(&east[0]) { "east-2" } else { "east-1" };
     stage.operator(&["switchover", "--to", to, "--wait"]).assert(0, &[]);
-    until("the command hangs", || stage.last_pid("west-1", "follow").is_some());
+    until("the command hangs", || stage.hanging("west-1", "follow", to).is_some());
     let (standby, command) = (stage.standby_pid("west-1"), stage.last_pid("west-1", "follow"));
 
     stage.operator(&["restart", "--standby", "west-1", "--wait"]).assert(0, &[]);
@@ -474,7 +482,8 @@ fn killed_during(root: &'static str, change: &str, is_worker: bool) {
         _ => "east-1",
     };
     stage.operator(&["switchover", "--to", to]).assert(0, &[]);
-    until("the command hangs", || stage.last_pid("west-1", change).is_some());
+    let leader = if change == "demote" { "west-1" } else { to };
+    until("the command hangs", || stage.hanging("west-1", change, leader).is_some());
     let command = stage.last_pid("west-1", change);
     let leader = stage.last_pid("west-1", "leader");
     let standby = leader.unwrap_or_else(|| stage.standby_pid("west-1"));

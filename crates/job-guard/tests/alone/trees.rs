@@ -33,6 +33,9 @@ const LAST: Duration = Duration::from_millis(300);
 /// As long as a worker gives it: on a busy machine some process ends during most looks, and then twenty of them are needed.
 const SWEEP_WITHIN: Duration = Duration::from_secs(2);
 
+/// Of fewer trees, most may be excused by chance.
+const FEW: u64 = 20;
+
 #[test]
 fn nothing_of_a_job_outlives_its_leadership() {
     let number = |name: &str, default: u64| {
@@ -54,7 +57,9 @@ fn nothing_of_a_job_outlives_its_leadership() {
         let kills_guard = matches!(fault, Fault::KillGuard | Fault::KillGuardOfFrozenWorker);
         let is_hard = roles.contains(&NEXT) && kills_guard && in_cgroup.is_none();
         let roles = if is_hard { ROLES[1] } else { roles };
-        grow(seed, fault, roles, in_cgroup.map(|root| root.0.as_path()), &mut tally);
+        // Without a cgroup, a tree that is named to its end is always proved to be gone. The short run has these.
+        let is_named = round % 4 < 2;
+        grow((seed, is_named), fault, roles, in_cgroup.map(|root| root.0.as_path()), &mut tally);
         if (seed + 1 - first).is_multiple_of(50) {
             eprintln!("{} of {count} trees: {tally:?}", seed + 1 - first);
         }
@@ -64,7 +69,11 @@ fn nothing_of_a_job_outlives_its_leadership() {
         for fault in FAULTS {
             assert!(tally.judged.contains(&fault), "no tree with {fault:?} was judged: {tally:?}");
         }
+    }
+    if tally.at_lease_end + tally.too_busy >= FEW {
         assert!(tally.too_busy <= tally.at_lease_end / 2, "most ends of leases were excused: {tally:?}");
+    }
+    if tally.killed_together >= FEW {
         assert!(
             tally.unproved <= tally.killed_together / 2,
             "most trees were not proved to be gone: {tally:?}"
@@ -128,14 +137,21 @@ const ROLES: [&[&str]; 4] = [&[], &["leader"], &["leader", "standby", "leader"],
 const NEXT: &str = "next";
 
 /// Grows one tree and does one thing to those who watch over it.
-fn grow(seed: u64, fault: Fault, roles: &[&str], cgroup: Option<&Path>, tally: &mut Tally) {
+fn grow(
+    (seed, is_named): (u64, bool),
+    fault: Fault,
+    roles: &[&str],
+    cgroup: Option<&Path>,
+    tally: &mut Tally,
+) {
     let mut dice = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let tree = Tree::new();
     let state = tempfile::tempdir().expect("tempdir");
     fs::set_permissions(tree.dir.path(), fs::Permissions::from_mode(0o755)).expect("readable for all");
     fs::write(tree.file("tree.py"), include_str!("../support/tree.py")).expect("written");
     let mark = Mark::new(&tree.file("mark"));
-    let script = format!("exec python3 -ISE {}/tree.py {seed} mark 0", tree.dir.path().display());
+    let named = if is_named { "named" } else { "" };
+    let script = format!("exec python3 -ISE {}/tree.py {named}{seed} mark 0", tree.dir.path().display());
     let mut setup = WorkerSetup::new(&tree, &script);
     (setup.lease, setup.unarmed, setup.outlives) = (LEASE, !roles.is_empty(), roles.contains(&NEXT));
     setup.stop_timeout = Duration::from_millis(dice.u64(0..300));
@@ -283,6 +299,7 @@ fn grow(seed: u64, fault: Fault, roles: &[&str], cgroup: Option<&Path>, tally: &
             tally.too_busy += 1;
         }
         Judged::Unproved(words) => {
+            assert!(!is_named, "{case}: no process has cleared its environment, yet: {words}");
             assert!(cgroup.is_none(), "{case}: nothing forks its way out of a cgroup, yet: {words}");
             tally.unproved += 1;
         }

@@ -2,6 +2,7 @@
 
     tree.py SEED MARK DEPTH [END]
 
+A SEED that begins with "named" grows a tree of which no process clears its environment.
 MARK is a fifo, opened once by the first process and inherited by all others, or its descriptor: who holds it
 open lives, however it hides. The test's checker reads it. At END, by the clock since the machine was started, all end by
 themselves, for a test that was killed ends nothing.
@@ -78,7 +79,7 @@ def act(dice, seed, mark, depth):
         signal.signal(signal.SIGTERM, spawn)
     elif deed == "stop" and depth > 0 and dice.random() < 0.3:
         os.kill(os.getpid(), signal.SIGSTOP)
-    elif deed == "bare" and depth > 0 and dice.random() < 0.5:
+    elif deed == "bare" and depth > 0 and dice.random() < 0.5 and not seed.startswith("named"):
         # Without the environment that it came with.
         os.execve(sys.executable, [sys.executable, "-ISE", __file__, seed + "!", str(mark), str(DEEPEST), str(END)], {})
 
