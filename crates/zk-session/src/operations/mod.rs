@@ -172,7 +172,14 @@ impl Incarnation {
             let mut descending = false;
             while let Some(parent) = ancestors.get(at) {
                 let create = Request::Create(self.to_create(parent, &[], CreateMode::Persistent));
-                match attempts.write(&create).await? {
+                let mut written = attempts.write(&create).await?;
+                // Servers look at the access list above it before they look whether it exists.
+                if let Write::Refused(ErrorCode::NO_AUTH) = written
+                    && attempts.exists(parent).await?.is_some()
+                {
+                    written = Write::Refused(ErrorCode::NODE_EXISTS);
+                }
+                match written {
                     Write::Done(_) | Write::Refused(ErrorCode::NODE_EXISTS) => {
                         if at == 0 {
                             return Ok(());

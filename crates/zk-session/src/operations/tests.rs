@@ -145,3 +145,13 @@ async fn the_end_of_the_session_after_a_lost_answer_leaves_the_outcome_unknown()
     let error = waiting.await.unwrap().unwrap_err();
     assert!(error.is_unknown() && error.is_session_over(), "{error}");
 }
+
+#[tokio::test]
+async fn a_parent_that_exists_needs_no_permission_to_create_it() {
+    let (fake, session) = session([refused(ErrorCode::NO_AUTH), Ok(Reply::Stat(stat(0)))]);
+    assert_eq!(session.create_parents("/a/b/c").await, Ok(()));
+    assert_eq!(fake.asked(), 2);
+    let (_, session) = self::session([refused(ErrorCode::NO_AUTH), refused(ErrorCode::NO_NODE)]);
+    let error = session.create_parents("/a/b/c").await;
+    assert_eq!(error, Err(OpError::NoAuth { path: "/a/b/c".to_owned() }));
+}
