@@ -198,12 +198,23 @@ impl Attempts<'_> {
 
     /// The same where it is another path that was refused.
     pub(crate) fn refused_at(&self, path: &str, code: ErrorCode) -> OpError {
+        self.refused_for(&self.scope.absolute(path), path, code)
+    }
+
+    /// The same for a creation: where a znode is missing, it is the parent.
+    pub(crate) fn refused_create(&self, absolute: &str, code: ErrorCode) -> OpError {
+        let parent = zk_proto::ancestors(absolute).next().unwrap_or("/");
+        self.refused_for(if code == ErrorCode::NO_NODE { parent } else { absolute }, self.path, code)
+    }
+
+    /// The error, which names `path`, where the reason is what is at `suspect`, or is not.
+    fn refused_for(&self, suspect: &str, path: &str, code: ErrorCode) -> OpError {
         let path = path.to_owned();
         if self.in_doubt {
             return self.changed(format!("the server now answers: {code}"));
         }
         if let ErrorCode::NO_NODE | ErrorCode::NODE_EXISTS | ErrorCode::BAD_VERSION = code {
-            self.inner.reliance.refused(&self.scope.absolute(&path));
+            self.inner.reliance.refused(suspect);
         }
         match code {
             ErrorCode::NO_NODE => OpError::NoNode { path },

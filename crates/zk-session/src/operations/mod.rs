@@ -98,7 +98,7 @@ impl Incarnation {
                     Write::Refused(ErrorCode::NODE_EXISTS) => {
                         return self.explain_existing(attempts, path, data, mode).await;
                     }
-                    Write::Refused(code) => return Err(attempts.refused(code)),
+                    Write::Refused(code) => return Err(attempts.refused_create(&absolute, code)),
                 }
             }
         })
@@ -142,7 +142,7 @@ impl Incarnation {
             loop {
                 match attempts.write(&create).await? {
                     Write::Done(reply) => return self.created(&attempts, reply, mode),
-                    Write::Refused(code) => return Err(attempts.refused(code)),
+                    Write::Refused(code) => return Err(attempts.refused_create(&absolute, code)),
                     Write::Lost => {
                         if let Some(found) =
                             self.find_sequential(&mut attempts, &absolute, data, mode, recovery).await?

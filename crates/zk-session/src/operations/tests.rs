@@ -147,6 +147,20 @@ async fn the_end_of_the_session_after_a_lost_answer_leaves_the_outcome_unknown()
 }
 
 #[tokio::test]
+async fn a_creation_without_a_parent_casts_doubt_on_the_parent_and_on_no_prefix() {
+    let (_, session) = session(std::iter::repeat_with(|| refused(ErrorCode::NO_NODE)).take(4));
+    for prefix in ["/queue/", "/queue/n-"] {
+        let error = session.create_sequential(prefix, "", CreateMode::Ephemeral, Recovery::Data).await;
+        assert_eq!(error, Err(OpError::NoNode { path: prefix.to_owned() }));
+    }
+    assert_eq!(session.inner.reliance.take().refused, ["/queue"]);
+    for path in ["/queue/a", "/queue/b"] {
+        session.create(path, "", CreateMode::Ephemeral).await.unwrap_err();
+    }
+    assert_eq!(session.inner.reliance.take().refused, ["/queue"]);
+}
+
+#[tokio::test]
 async fn a_parent_that_exists_needs_no_permission_to_create_it() {
     let (fake, session) = session([refused(ErrorCode::NO_AUTH), Ok(Reply::Stat(stat(0)))]);
     assert_eq!(session.create_parents("/a/b/c").await, Ok(()));

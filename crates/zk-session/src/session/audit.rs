@@ -41,7 +41,7 @@ use crate::session::incarnation::{Incarnation, Inner};
 use crate::session::reliance::{Shown, Suspects};
 use crate::time::{BootTime, NEVER, within};
 
-/// How many znodes are checked by one request.
+/// How many znodes are checked by one request at most.
 const BATCH: usize = 128;
 /// How long a server is avoided.
 pub(crate) const DISTRUSTED_FOR: Duration = Duration::from_secs(600);
@@ -142,6 +142,12 @@ impl Audits {
     }
 }
 
+/// How many of them are checked by one request. Half of it has room for what is not a path.
+fn batch(shown: &[Shown], max_request: usize) -> usize {
+    let longest = shown.iter().map(|shown| shown.path.len()).max().unwrap_or(0);
+    (max_request / 2 / longest.max(1)).clamp(1, BATCH)
+}
+
 struct Audit<'a> {
     inner: &'a Inner,
     deadline: BootTime,
@@ -163,7 +169,7 @@ impl Audit<'_> {
                 found = self.of_refused(path).await?;
             }
         }
-        for batch in suspects.shown.chunks(BATCH) {
+        for batch in suspects.shown.chunks(batch(&suspects.shown, self.inner.settings.max_request)) {
             if found.is_none() {
                 found = self.of_shown(batch.iter().cloned().collect()).await?;
             }
@@ -179,11 +185,16 @@ impl Audit<'_> {
             let before = self.inner.driver.ticket().last_zxid;
             let Some((at, code)) = self.check(&shown).await? else { return Ok(None) };
             let Some(suspect) = shown.remove(at) else { return Ok(None) };
+            let kind = match code {
+                ErrorCode::NO_NODE => DELETED,
+                ErrorCode::BAD_VERSION => CHANGED,
+                // For an access list, for example: nothing is known of this one.
+                _ => continue,
+            };
             let now = self.exists(&suspect.path).await?;
             // As it was before the check, which the server has carried out: nothing has changed it since.
             let is_same = now.is_some_and(|now| now.version == suspect.version && now.mzxid <= before);
             if is_same {
-                let kind = if code == ErrorCode::NO_NODE { DELETED } else { CHANGED };
                 return Ok(Some((suspect.path.to_string(), kind)));
             }
         }
@@ -208,7 +219,7 @@ impl Audit<'_> {
         Ok((still && unchanged).then_some((path, MISSING)))
     }
 
-    /// Which of them the quorum does not have in that version, and why.
+    /// The one for which the quorum refuses the group, and its code; `None` only if it has each of them in that version.
     async fn check(&self, shown: &VecDeque<Shown>) -> DriverResult<Option<(usize, ErrorCode)>> {
         let checks =
             shown.iter().map(|shown| Request::Check { path: (&*shown.path).into(), version: shown.version });
@@ -216,11 +227,15 @@ impl Audit<'_> {
         let Reply::Multi(parts) = reply else {
             return Err(DriverError::Invalid(format!("{reply:?}")));
         };
-        let refused = parts.into_iter().enumerate().find_map(|(at, (_, part))| match part {
-            Err(code @ (ErrorCode::NO_NODE | ErrorCode::BAD_VERSION)) => Some((at, code)),
-            _ => None,
-        });
-        Ok(refused)
+        let errors = parts.into_iter().enumerate().filter_map(|(at, (_, part))| Some((at, part.err()?)));
+        let errors: Vec<_> = errors.collect();
+        // The other parts of a refused group have these.
+        let is_reason = |code| !matches!(code, ErrorCode::OK | ErrorCode::RUNTIME_INCONSISTENCY);
+        match errors.iter().find(|(_, code)| is_reason(*code)) {
+            None if errors.is_empty() => Ok(None),
+            None => Err(DriverError::Invalid(format!("{errors:?}"))),
+            Some(reason) => Ok(Some(*reason)),
+        }
     }
 
     async fn exists(&self, absolute: &str) -> DriverResult<Option<Stat>> {
@@ -239,9 +254,33 @@ impl Audit<'_> {
 
 #[cfg(test)]
 mod tests {
+    use zk_proto::OpCode;
+
     use super::*;
+    use crate::driver::tests::fake::Fake;
 
     const TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn there() -> DriverResult<Reply> {
+        Ok(Reply::Stat(Stat::default()))
+    }
+
+    fn absent() -> DriverResult<Reply> {
+        Err(DriverError::Refused(ErrorCode::NO_NODE))
+    }
+
+    /// A group that was refused: the codes of its parts.
+    fn refused<const N: usize>(codes: [ErrorCode; N]) -> DriverResult<Reply> {
+        Ok(Reply::Multi(codes.map(|code| (OpCode::ERROR, Err(code))).into()))
+    }
+
+    fn session(script: impl IntoIterator<Item = DriverResult<Reply>>) -> Incarnation {
+        Fake::new(TIMEOUT, script).incarnation(TIMEOUT, BootTime::now())
+    }
+
+    fn audit_of(session: &Incarnation) -> Audit<'_> {
+        Audit { inner: &session.inner, deadline: BootTime::now() + TIMEOUT }
+    }
 
     fn at(seconds: u64) -> BootTime {
         BootTime::from_duration(Duration::from_secs(1000 + seconds))
@@ -276,5 +315,43 @@ mod tests {
         assert_eq!(pace.due.duration_since(at(1)), TIMEOUT.mul_f64(0.1875), "it is not put off");
         pace.ended(at(3), false, 0.0);
         assert!(pace.due.duration_since(at(3)) >= TIMEOUT);
+    }
+
+    #[test]
+    fn a_request_is_no_longer_than_the_servers_accept() {
+        let shown = ["/a", "/b"].map(|path| Shown { path: path.repeat(500).into(), version: 0 });
+        assert_eq!(batch(&shown, 64 << 10), 32);
+        assert_eq!(batch(&shown, 1 << 20), BATCH);
+        assert_eq!(batch(&shown, 1), 1);
+    }
+
+    #[tokio::test]
+    async fn a_check_that_is_refused_for_another_reason_does_not_show_that_the_quorum_has_the_znode() {
+        let done = Ok(Reply::Multi(vec![(OpCode::CHECK, Ok(Reply::Empty))]));
+        for (checked, found) in [
+            (refused([ErrorCode::NO_NODE]), None),
+            (refused([ErrorCode::BAD_ARGUMENTS]), None),
+            (refused([ErrorCode::NO_AUTH]), None),
+            (done, Some(("/queue/".to_owned(), MISSING))),
+        ] {
+            let session = session([there(), absent(), checked, absent(), there()]);
+            assert_eq!(audit_of(&session).of_refused("/queue/".to_owned()).await, Ok(found));
+        }
+        let session =
+            session([there(), absent(), refused([ErrorCode::RUNTIME_INCONSISTENCY]), absent(), there()]);
+        assert!(audit_of(&session).of_refused("/a".to_owned()).await.is_err(), "it was refused");
+    }
+
+    #[tokio::test]
+    async fn a_znode_that_may_not_be_checked_hides_no_other() {
+        let shown = ["/a", "/secret", "/b"].map(|path| Shown { path: path.into(), version: 0 });
+        let script = [
+            refused([ErrorCode::OK, ErrorCode::NO_AUTH, ErrorCode::RUNTIME_INCONSISTENCY]),
+            refused([ErrorCode::OK, ErrorCode::NO_NODE]),
+            there(),
+        ];
+        let session = session(script);
+        let found = audit_of(&session).of_shown(shown.into()).await;
+        assert_eq!(found, Ok(Some(("/b".to_owned(), DELETED))));
     }
 }
