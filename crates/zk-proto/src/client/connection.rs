@@ -256,7 +256,7 @@ impl<T> Connection<T> {
             settling: 0,
             closing: false,
         };
-        self.watches.set_again(self.ticket.last_zxid, |request| {
+        self.watches.set_again(self.ticket.last_zxid, self.limits.request, |request| {
             request.encode(xid::SET_WATCHES, &mut link.outgoing);
             link.settling += 1;
         });
@@ -448,7 +448,7 @@ impl<T> Connection<T> {
         let settled = self.link.as_ref().is_some_and(|link| link.settling == 0);
         let (event, fired) = self.watches.fire(kind, &path, settled);
         self.notify(fired, event, &path);
-        if settled && let Some((parent, fired)) = self.watches.fire_parent(kind, &path) {
+        if let Some((parent, fired)) = self.watches.fire_parent(kind, &path, settled) {
             self.notify(fired, WatchKind::ChildrenChanged, &parent);
         }
     }

@@ -60,7 +60,7 @@ impl Look {
     }
 }
 
-/// How many bytes of paths go into one request that sets watches again; well below the limit of any server.
+/// How many bytes of paths go into one request that sets watches again at most; well below the usual limit of servers.
 const PATHS_PER_REQUEST: usize = 128 << 10;
 /// The most one-shot watches on the server that have been given up.
 const MOST_STALE: usize = 64;
@@ -137,14 +137,20 @@ impl Watches {
         (told, fired)
     }
 
-    /// The watches for the children of a znode that the server watches recursively, which reports the children one by one.
-    pub(super) fn fire_parent(&mut self, kind: EventKind, path: &str) -> Option<(String, Fired)> {
+    /// The watches for the children of a znode that the server watches recursively, which reports the children one by one;
+    /// with or without the lasting ones.
+    pub(super) fn fire_parent(
+        &mut self,
+        kind: EventKind,
+        path: &str,
+        lasting: bool,
+    ) -> Option<(String, Fired)> {
         let parent = ancestors(path).next()?;
         if !self.is_recursive(parent) || !matches!(kind, EventKind::CREATED | EventKind::DELETED) {
             return None;
         }
         let mut fired = self.take(parent, &[Look::Children]);
-        fired.extend(self.holders(parent, |look| look == Look::Persistent));
+        fired.extend(self.holders(parent, |look| lasting && look == Look::Persistent));
         (!fired.is_empty()).then(|| (parent.to_owned(), fired))
     }
 
@@ -188,7 +194,8 @@ impl Watches {
         }
         let (path, look) = self.stale.pop_front()?;
         let kind = if look == Look::Children { WatcherType::Children } else { WatcherType::Data };
-        let shared = |other| (other == Look::Children) == (look == Look::Children);
+        // Servers before 3.9 hold a lasting watch in the place of both kinds of one-shot watches, and would remove that.
+        let shared = |other: Look| !other.is_once() || (other == Look::Children) == (look == Look::Children);
         if self.holders(&path, shared).next().is_some() {
             return None;
         }
@@ -199,10 +206,12 @@ impl Watches {
         Some(Removal { path: path.to_string(), kind, gaps: Vec::new() })
     }
 
-    /// The requests that arm all watches on another connection, each below the size limit. For each one-shot watch the
+    /// The requests that arm all watches on another connection, none of more than `limit` bytes. For each one-shot watch the
     /// server compares with `last_zxid`, and if something happened since, it sends the event at once; lasting ones it only
     /// records: [`lasting`](Self::lasting) have a gap.
-    pub(super) fn set_again(&mut self, last_zxid: i64, mut send: impl FnMut(&Request<'_>)) {
+    pub(super) fn set_again(&mut self, last_zxid: i64, limit: usize, mut send: impl FnMut(&Request<'_>)) {
+        // The other half has room for what is not a path.
+        let most = PATHS_PER_REQUEST.min(limit / 2);
         self.stale.clear();
         self.recursive.clear();
         let mut lists: [Vec<Cow<'_, str>>; 5] = Default::default();
@@ -223,15 +232,16 @@ impl Watches {
             if holds(Look::Recursive) {
                 self.recursive.insert(path.to_string());
             }
-            for (list, look) in lists.iter_mut().zip(Look::ALL) {
+            for (list, look) in Look::ALL.into_iter().enumerate() {
                 if holds(look) && !(look == Look::Persistent && holds(Look::Recursive)) {
-                    list.push(Cow::Borrowed(path));
-                    size += path.len() + 4;
+                    let more = path.len() + 4;
+                    if size > 0 && size + more > most {
+                        flush(&mut lists);
+                        size = 0;
+                    }
+                    lists[list].push(Cow::Borrowed(path));
+                    size += more;
                 }
-            }
-            if size > PATHS_PER_REQUEST {
-                flush(&mut lists);
-                size = 0;
             }
         }
         if size > 0 {

@@ -13,6 +13,13 @@ impl Watcher {
         Self(connection())
     }
 
+    /// Of a session with servers that accept requests of that size.
+    fn with_limit(request: usize) -> Self {
+        let mut connection = Connection::new(ms(0), ticket(), Limits { request, ..Limits::default() });
+        assert_eq!(outputs(&mut connection), [Output::Ready]);
+        Self(connection)
+    }
+
     /// Asks for a watch and lets the server arm it.
     fn arm(&mut self, id: u64, request: &Request<'_>) {
         ask(&mut self.0, NOW, request, Some(id), 0);
@@ -173,6 +180,58 @@ fn one_shot_watches_that_are_given_up_are_removed_only_when_they_are_many() {
     assert_eq!(watcher.told(EventKind::CREATED, "/6"), []);
     assert_eq!([one_more(&mut watcher), one_more(&mut watcher)], [[], []]);
     assert_eq!(one_more(&mut watcher), removed("/3"));
+}
+
+#[test]
+fn a_lasting_watch_is_not_removed_with_a_one_shot_watch_that_was_given_up_before() {
+    let mut watcher = Watcher::new();
+    watcher.arm(1000, &children("/a"));
+    watcher.arm(1001, &get("/b", true));
+    assert_eq!([watcher.forget(1000), watcher.forget(1001)], [[], []]);
+    watcher.arm(1002, &lasting("/a", WatchMode::Persistent));
+    watcher.arm(1003, &lasting("/b", WatchMode::Recursive));
+    let mut removed = Vec::new();
+    for n in 0..MOST_STALE + 1 {
+        watcher.arm(n, &absence(&format!("/{n}")));
+        removed.extend(watcher.forget(n));
+    }
+    assert_eq!(removed, [("/0".to_owned(), WatcherType::Data.number())]);
+}
+
+#[test]
+fn who_watches_children_is_told_while_the_watches_are_being_set_again() {
+    let mut watcher = Watcher::new();
+    watcher.arm(1, &children("/a"));
+    watcher.arm(2, &lasting("/a", WatchMode::Recursive));
+    let ticket = watcher.0.ticket().clone();
+    watcher.0.handle(NOW, Input::Attached(ticket));
+    outputs(&mut watcher.0);
+    // The server has set them, and the answer is still to come.
+    assert_eq!(written(&mut watcher.0, NOW).len(), 1);
+    let changed = [watch(1, WatchKind::ChildrenChanged, "/a")];
+    assert_eq!(watcher.told(EventKind::CREATED, "/a/b"), changed);
+    answer(&mut watcher.0, NOW, xid::SET_WATCHES, ErrorCode::OK, &Reply::Empty);
+    let settled = [watch(2, WatchKind::Gap, "/a"), Output::Ready];
+    assert_eq!(outputs(&mut watcher.0), settled);
+}
+
+#[test]
+fn watches_are_set_again_by_requests_that_the_servers_accept() {
+    const LIMIT: usize = 64 << 10;
+    let mut watcher = Watcher::with_limit(LIMIT);
+    let paths: Vec<String> = (0..4).map(|n| format!("/{n}{}", "x".repeat(20 << 10))).collect();
+    for (id, path) in (0..).zip(&paths) {
+        watcher.arm(id, &get(path, true));
+        watcher.arm(id + 100, &children(path));
+    }
+    let requests = watcher.again();
+    for lists in &requests {
+        let bytes: usize =
+            lists.iter().map(|paths| 4 + paths.iter().map(|path| 4 + path.len()).sum::<usize>()).sum();
+        assert!(RequestHeader::LEN + 8 + bytes <= LIMIT, "{bytes}");
+    }
+    let all = |list: usize| requests.iter().flat_map(|lists| lists[list].clone()).collect::<Vec<_>>();
+    assert_eq!([all(0), all(2)], [paths.clone(), paths]);
 }
 
 #[test]
