@@ -210,7 +210,8 @@ pub enum OpError {
         /// The last obstacle.
         reason: String,
     },
-    /// The server, or a check before sending, refuses such a request permanently.
+    /// The server, or a check before sending, refuses such a request permanently; or the answer to a read has more than
+    /// 16 MiB.
     #[error("{path}: {reason}")]
     Invalid {
         /// Of the operation.
@@ -265,7 +266,7 @@ impl OpError {
     }
 
     /// The request itself is refused, by ZooKeeper or by a check before sending: for its path, an access list or the
-    /// credentials. Repeating it is pointless until one of these has changed.
+    /// credentials; or the answer to a read is too large. Repeating it is pointless until one of these has changed.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::NoAuth { .. } | Self::AuthFailed { .. } | Self::Invalid { .. })
     }

@@ -6,8 +6,8 @@
 //! [`Connection::deadline`] at the latest. The time is that of any clock of the caller's that does not go back.
 //!
 //! # The end of a request
-//! Each request ends in exactly one [`Outcome`]: answered, certainly not sent, or perhaps applied. A request is certainly
-//! not sent if none of its bytes was written to the transport.
+//! Each request ends in exactly one [`Outcome`]: answered, certainly not sent, or perhaps applied; a read also as answered
+//! by too much. A request is certainly not sent if none of its bytes was written to the transport.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use super::ticket::Ticket;
 use super::watches::{Look, Removal, WatchId, WatchKind, Watches};
 use crate::codec::{
     Aftermath, ErrorCode, EventKind, Malformed, OpCode, Reply, ReplyHeader, Request, WatchEvent, WatchMode,
-    cut_frame, xid,
+    cut_frame, frame_length, xid,
 };
 
 /// The session's side of the wire.
@@ -63,6 +63,8 @@ struct Link<T> {
     pings: VecDeque<Check>,
     /// Answers to `SetWatches` that are still to come; watches are armed once there are none.
     settling: usize,
+    /// How much of a reply beyond the limit is still to come.
+    skipping: usize,
     closing: bool,
 }
 
@@ -254,6 +256,7 @@ impl<T> Connection<T> {
             spoken: now,
             pings: VecDeque::new(),
             settling: 0,
+            skipping: 0,
             closing: false,
         };
         self.watches.set_again(self.ticket.last_zxid, self.limits.request, |request| {
@@ -400,16 +403,48 @@ impl<T> Connection<T> {
     }
 
     fn receive(&mut self, now: Duration, bytes: &mut BytesMut) {
-        while self.link.is_some() {
-            let message = match cut_frame(bytes, self.limits.reply) {
-                Ok(None) => break,
-                Ok(Some(frame)) => self.message(now, &frame),
-                Err(malformed) => Err(malformed),
+        while let Some(link) = &mut self.link {
+            let skipped = link.skipping.min(bytes.len());
+            bytes.advance(skipped);
+            link.skipping -= skipped;
+            let message = match frame_length(bytes, usize::MAX) {
+                Ok(Some(size)) if size > self.limits.reply => {
+                    if bytes.len() < 4 + ReplyHeader::LEN {
+                        break;
+                    }
+                    let head = bytes.split_to(4 + ReplyHeader::LEN);
+                    self.skip(now, &head, size)
+                }
+                _ => match cut_frame(bytes, self.limits.reply) {
+                    Ok(None) => break,
+                    Ok(Some(frame)) => self.message(now, &frame),
+                    Err(malformed) => Err(malformed),
+                },
             };
             if let Err(malformed) = message {
                 self.lose(malformed.to_string());
             }
         }
+    }
+
+    /// Ends the read whose reply is too large, by the length and the header of that. The rest is dropped as it comes; a
+    /// server that takes too long over it is silent meanwhile.
+    fn skip(&mut self, now: Duration, head: &[u8], size: usize) -> Result<(), Malformed> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let header = ReplyHeader::decode(&head[4..])?;
+        let is_read = |oldest: &Pending<T>| {
+            oldest.xid == header.xid && !oldest.op.needs_quorum() && !oldest.is_heartbeat
+        };
+        if !link.pending.front().is_some_and(is_read) {
+            return frame_length(head, self.limits.reply).map(drop);
+        }
+        link.last_received = now;
+        link.skipping = size.saturating_sub(ReplyHeader::LEN);
+        if let Some(tag) = link.pending.pop_front().and_then(|read| read.tag) {
+            let outcome = Outcome::TooLarge { size, limit: self.limits.reply };
+            self.outputs.push_back(Output::Ended { tag, outcome });
+        }
+        Ok(())
     }
 
     fn message(&mut self, now: Duration, frame: &Bytes) -> Result<(), Malformed> {

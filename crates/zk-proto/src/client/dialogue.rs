@@ -14,7 +14,8 @@ pub struct Limits {
     /// Bytes of a request, without its length. A server closes the connection over a longer one, with all requests under
     /// way: its `jute.maxbuffer`, 1,048,575 by default.
     pub request: usize,
-    /// Bytes of a reply, without its length. A longer one ends the connection.
+    /// Bytes of a message of the server, without its length. A read that is answered by more ends as [`Outcome::TooLarge`];
+    /// any other longer message ends the connection.
     pub reply: usize,
     /// By when [`Connection::suspects`](super::Connection::suspects) a server that has become silent, at an eighth less than
     /// this. It is pinged four times within it, so that an idle session notices it in time. `None`: within three tenths of
@@ -102,6 +103,13 @@ pub enum Outcome {
     NotSent(NotSent),
     /// It may have been applied, or may be applied later, as long as the session lives.
     PerhapsApplied(String),
+    /// A read was answered by more than [`Limits::reply`] bytes, which are dropped. Its watch is not armed.
+    TooLarge {
+        /// The size of the answer.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
 }
 
 /// Why a request was not sent.

@@ -126,7 +126,7 @@ pub(crate) enum DriverError {
     /// The server answered this: the request had no effect, and the connection is in order.
     #[error("{0}")]
     Refused(ErrorCode),
-    /// It was not sent, and never will be as it is.
+    /// It was not sent, and never will be as it is; or it is a read whose answer is too large to be taken.
     #[error("{0}")]
     Invalid(String),
     /// The request may have been applied, or may be applied later, as long as the session lives.

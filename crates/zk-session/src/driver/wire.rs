@@ -117,6 +117,9 @@ impl Ticketed {
             }
             Outcome::NotSent(reason) => Err(DriverError::NotSent(reason.to_string())),
             Outcome::PerhapsApplied(reason) => Err(DriverError::Ambiguous(reason)),
+            Outcome::TooLarge { size, limit } => Err(DriverError::Invalid(format!(
+                "the answer has {size} bytes, more than a session takes ({limit})"
+            ))),
         };
         // The caller may have given up.
         let _ = self.answer.send(result);

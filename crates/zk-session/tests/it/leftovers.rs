@@ -14,6 +14,7 @@ for_each_driver!(
     an_answer_to_another_request_is_none,
     a_server_that_no_longer_has_the_session_is_left,
     a_server_that_is_overloaded_is_asked_again,
+    a_read_whose_answer_is_too_large_fails_and_costs_nobody_anything,
 );
 
 /// An event of a watch that nobody has armed.
@@ -148,4 +149,34 @@ async fn a_server_that_no_longer_has_the_session_is_left(driver: DriverKind) {
 async fn a_server_that_is_overloaded_is_asked_again(driver: DriverKind) {
     let refused = OpError::BadVersion { path: "/a".to_owned() };
     assert_eq!(write_answered(driver, &[-127, -127]).await, (refused, 1));
+}
+
+async fn a_read_whose_answer_is_too_large_fails_and_costs_nobody_anything(driver: DriverKind) {
+    const LIMIT: usize = 16 << 20;
+    let (asked, connections) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(serve(listener, {
+        let (asked, connections) = (Arc::clone(&asked), Arc::clone(&connections));
+        move |connection, turn, request| {
+            connections.fetch_max(connection + 1, Ordering::SeqCst);
+            if turn == 0 {
+                return Answer::Say(handshake(4000));
+            }
+            match xid(request) {
+                special if special < 0 => Answer::Say(reply(special, 1, 0, &[])),
+                read if is_read(request) && asked.fetch_add(1, Ordering::SeqCst) == 0 => {
+                    Answer::Say(reply(read, 1, 0, &vec![0; LIMIT]))
+                }
+                other => Answer::Say(reply(other, 1, NO_NODE, &[])),
+            }
+        }
+    }));
+    let session = builder(driver, address).connect().await.unwrap();
+    let refused = soon("an error", session.get("/a")).await.unwrap_err();
+    assert!(refused.is_refused() && refused.to_string().contains(&LIMIT.to_string()), "{refused}");
+    assert_eq!(soon("the answer", session.get("/a")).await, Ok(None));
+    assert_eq!((asked.load(Ordering::SeqCst), connections.load(Ordering::SeqCst)), (2, 1));
+    session.close(PATIENCE).await;
+    server.abort();
 }

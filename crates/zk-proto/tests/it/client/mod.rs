@@ -145,6 +145,53 @@ fn a_request_that_is_too_large_is_refused_and_costs_nobody_anything() {
 }
 
 #[test]
+fn a_read_whose_answer_is_too_large_ends_for_good_and_what_comes_after_it_is_read() {
+    const LIMIT: usize = 200;
+    let limits = Limits { reply: LIMIT, ..Limits::default() };
+    let mut connection: Connection<u32> = Connection::new(ms(0), ticket(), limits);
+    outputs(&mut connection);
+    ask(&mut connection, ms(1), &get("/a", true), Some(1), 1);
+    ask(&mut connection, ms(1), &get("/b", false), None, 2);
+    let numbers: Vec<i32> = written(&mut connection, ms(1)).iter().map(|(xid, ..)| *xid).collect();
+    let large = Reply::Data(Some(vec![b'x'; 1000].into()), Stat::default());
+    let mut bytes = BytesMut::new();
+    for (xid, reply) in numbers.into_iter().zip([&large, &data()]) {
+        reply.encode(ReplyHeader { xid, zxid: 5, error: ErrorCode::OK }, &mut bytes);
+    }
+    let mut arrived = BytesMut::new();
+    for piece in bytes.chunks(7) {
+        arrived.extend_from_slice(piece);
+        connection.handle(ms(2), Input::Received(&mut arrived));
+        assert!(arrived.len() < LIMIT, "it is not kept");
+    }
+    let size = ReplyHeader::LEN + 4 + 1000 + 68;
+    let expected = [
+        Output::Ended { tag: 1, outcome: Outcome::TooLarge { size, limit: LIMIT } },
+        Output::Ended { tag: 2, outcome: Outcome::Answered(Ok(data())) },
+    ];
+    assert_eq!(outputs(&mut connection), expected);
+    event(&mut connection, ms(3), EventKind::DATA_CHANGED, "/a");
+    assert_eq!(outputs(&mut connection), [], "its watch is not armed");
+    // What became of a write is not known without its answer; nor is anything else that large in order.
+    for (special, tag) in [(None, 3), (Some(xid::EVENT), 4)] {
+        let set = Request::SetData { path: "/a".into(), data: None, version: -1 };
+        ask(&mut connection, ms(4), &set, None, tag);
+        let number = written(&mut connection, ms(4))[0].0;
+        answer(&mut connection, ms(4), special.unwrap_or(number), ErrorCode::OK, &large);
+        let after = outputs(&mut connection);
+        let [Output::Ended { tag: ended, outcome: Outcome::PerhapsApplied(_) }, Output::Lost { reason }] =
+            &after[..]
+        else {
+            panic!("{after:?}")
+        };
+        assert!(*ended == tag && reason.contains("limit"), "{after:?}");
+        let ticket = connection.ticket().clone();
+        connection.handle(ms(4), Input::Attached(ticket));
+        assert_eq!(outputs(&mut connection), [Output::Ready]);
+    }
+}
+
+#[test]
 fn it_pings_when_it_has_said_nothing_and_gives_a_silent_server_up() {
     let mut connection = connection();
     assert_eq!(connection.deadline(), Some(ms(1000)));
@@ -636,6 +683,7 @@ proptest! {
                     match &outcome {
                         Outcome::Answered(_) => prop_assert!(answered.contains_key(&tag), "{} was not answered", tag),
                         Outcome::NotSent(_) => prop_assert!(!touched.contains_key(&tag), "{} was written", tag),
+                        Outcome::TooLarge { .. } => panic!("{tag} was answered by too much"),
                         Outcome::PerhapsApplied(_) => {
                             prop_assert!(touched.contains_key(&tag), "{} was not written", tag);
                         }
