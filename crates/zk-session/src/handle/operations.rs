@@ -15,7 +15,7 @@ use crate::session::incarnation::Incarnation;
 /// then the operation of the same name of that [`Incarnation`], which has the details.
 impl Session {
     /// The session for an operation.
-    async fn on(&self, op: &'static str, path: &str) -> Result<Incarnation, OpError> {
+    pub(crate) async fn on(&self, op: &'static str, path: &str) -> Result<Incarnation, OpError> {
         self.view.current(op, path, self.bound).await
     }
 

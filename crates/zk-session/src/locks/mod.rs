@@ -6,12 +6,13 @@
 
 mod queue;
 
-use crate::error::OpError;
+use crate::error::{OpError, WatchError};
 use crate::handle::session::Session;
 use crate::node::{CreateMode, Stat};
 use crate::operations::Recovery;
 use crate::operations::multi::{MultiOp, MultiResult};
-use crate::session::incarnation::Incarnation;
+use crate::session::incarnation::{Bound, Incarnation};
+use crate::time::BootTime;
 use crate::watch::value::DataWatch;
 use queue::{Access, Next, next};
 
@@ -59,10 +60,12 @@ impl Lock {
         self.0.wait(Access::Write, 1).await
     }
 
-    /// The lock if nobody has it or waits for it.
+    /// The lock if nobody has it or waits for it. An operation like others: the timeout of the session or of the
+    /// [handle](Session::with_timeout) bounds it, and it ends with the present session.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire).
+    /// [`OpError::Unavailable`] or [`OpError::Unknown`] if there was no active session or no connection in time,
+    /// [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
@@ -102,7 +105,7 @@ impl ReadWriteLock {
     /// [`read`](Self::read) if it need not wait.
     ///
     /// # Errors
-    /// As for [`Lock::acquire`].
+    /// As for [`Lock::try_acquire`].
     ///
     /// # Cancel safety
     /// As for [`Lock::acquire`].
@@ -113,7 +116,7 @@ impl ReadWriteLock {
     /// [`write`](Self::write) if it need not wait.
     ///
     /// # Errors
-    /// As for [`Lock::acquire`].
+    /// As for [`Lock::try_acquire`].
     ///
     /// # Cancel safety
     /// As for [`Lock::acquire`].
@@ -142,7 +145,7 @@ impl Semaphore {
     /// [`acquire`](Self::acquire) if it need not wait.
     ///
     /// # Errors
-    /// As for [`Lock::acquire`].
+    /// As for [`Lock::try_acquire`].
     ///
     /// # Cancel safety
     /// As for [`Lock::acquire`].
@@ -259,11 +262,11 @@ impl LockPath {
 
     async fn wait(&self, access: Access, permits: usize) -> Result<LockGuard, OpError> {
         loop {
-            let mut contender = Contender::enter(self, access).await?;
-            match contender.hold(access, permits, true).await {
-                Ok(Some(token)) => return Ok(LockGuard { contender, token }),
+            let incarnation = self.session.active().await.map_err(|_| OpError::SessionOver)?;
+            match self.join(incarnation, access, permits, true).await {
+                Ok((contender, Some(token))) => return Ok(LockGuard { contender, token }),
                 // Its znode is gone, with its session or by another client: again, at the end of the queue.
-                Ok(None) => {}
+                Ok((_, None)) => {}
                 Err(error) if error.is_session_over() => {}
                 Err(error) => return Err(error),
             }
@@ -271,11 +274,26 @@ impl LockPath {
     }
 
     async fn once(&self, access: Access, permits: usize) -> Result<Option<LockGuard>, OpError> {
-        let mut contender = Contender::enter(self, access).await?;
-        match contender.hold(access, permits, false).await? {
-            Some(token) => Ok(Some(LockGuard { contender, token })),
-            None => contender.leave().await.map(|()| None),
-        }
+        let started = BootTime::now();
+        let mut incarnation = self.session.on("lock", &self.path).await?;
+        incarnation.bound = incarnation.bound.of_steps(started);
+        let (mut contender, token) = self.join(incarnation, access, permits, false).await?;
+        let Some(token) = token else { return contender.leave().await.map(|()| None) };
+        contender.unbind();
+        Ok(Some(LockGuard { contender, token }))
+    }
+
+    /// A place in the queue, on that session, and the token if the lock is held by it.
+    async fn join(
+        &self,
+        incarnation: Incarnation,
+        access: Access,
+        permits: usize,
+        may_wait: bool,
+    ) -> Result<(Contender, Option<i64>), OpError> {
+        let mut contender = Contender::enter(self, incarnation, access).await?;
+        let token = contender.hold(access, permits, may_wait).await?;
+        Ok((contender, token))
     }
 }
 
@@ -296,8 +314,7 @@ struct Contender {
 
 impl Contender {
     /// At the end of the queue.
-    async fn enter(place: &LockPath, access: Access) -> Result<Self, OpError> {
-        let incarnation = place.session.active().await.map_err(|_| OpError::SessionOver)?;
+    async fn enter(place: &LockPath, incarnation: Incarnation, access: Access) -> Result<Self, OpError> {
         let prefix = format!("{}/{}-{:032x}-", place.path, access.word(), fastrand::u128(..));
         let mut contender = Self {
             session: place.session.clone(),
@@ -342,7 +359,7 @@ impl Contender {
                     _ => {
                         let mut watch = self.session.watch_children(self.parent.as_str());
                         loop {
-                            let now = watch.next().await.map_err(|_| OpError::SessionOver)?;
+                            let now = watch.next().await.map_err(of_watch)?;
                             let now = now.value.map(|children| children.names).unwrap_or_default();
                             if !matches!(next(own, &now, access, permits), Next::AfterSome) {
                                 return Ok(());
@@ -363,6 +380,11 @@ impl Contender {
         self.has_left = true;
         Ok(())
     }
+
+    /// What follows is no part of an operation with a time limit.
+    fn unbind(&mut self) {
+        self.incarnation.bound = Bound::Default;
+    }
 }
 
 impl Drop for Contender {
@@ -370,6 +392,7 @@ impl Drop for Contender {
         if self.has_left || self.incarnation.is_over() {
             return;
         }
+        self.unbind();
         let incarnation = self.incarnation.clone();
         let (parent, prefix, path) = (self.parent.clone(), self.prefix.clone(), self.path.clone());
         self.session.spawn(async move {
@@ -407,10 +430,17 @@ async fn remove(incarnation: &Incarnation, parent: &str, prefix: &str, path: &st
     }
 }
 
+fn of_watch(error: WatchError) -> OpError {
+    match error {
+        WatchError::Refused(error) => error,
+        WatchError::Closed(_) => OpError::SessionOver,
+    }
+}
+
 /// Waits until there is no such znode.
 async fn until_gone(watch: &mut DataWatch) -> Result<(), OpError> {
     loop {
-        let observed = watch.next().await.map_err(|_| OpError::SessionOver)?;
+        let observed = watch.next().await.map_err(of_watch)?;
         if observed.value.is_none() {
             return Ok(());
         }

@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
-use zk_session::{Lock, MultiOp, OpError, ReadWriteLock, Semaphore, Session};
-use zk_testkit::TestServer;
+use crate::common::{PATIENCE, soon, wait_state};
+use zk_session::{
+    Acl, AclEntry, CreateMode, Id, Lock, MultiOp, OpError, ReadWriteLock, Semaphore, Session, permission,
+};
+use zk_testkit::{Op, Proxy, TestServer, Which};
 
 const SOON: Duration = Duration::from_millis(300);
 
 async fn session(server: &TestServer) -> Session {
-    let builder = Session::builder(server.connect_string()).session_timeout(Duration::from_secs(4));
+    session_at(server.connect_string()).await
+}
+
+async fn session_at(connect: String) -> Session {
+    let builder = Session::builder(connect).session_timeout(Duration::from_secs(4));
     builder.tick_time(Duration::from_millis(200)).connect().await.unwrap()
 }
 
@@ -60,7 +67,7 @@ async fn holders_follow_in_the_order_of_asking_and_tokens_grow() {
 async fn a_lost_lock_writes_nothing_and_the_next_one_has_it() {
     let server = server().await;
     let (one, other) = (session(&server).await, session(&server).await);
-    one.create("/data", "0", zk_session::CreateMode::Persistent).await.unwrap();
+    one.create("/data", "0", CreateMode::Persistent).await.unwrap();
     let guard = Lock::new(&one, "/lock").acquire().await.unwrap();
     guard.set("/data", "1").await.unwrap();
     assert!(!guard.is_lost());
@@ -116,4 +123,63 @@ async fn a_semaphore_admits_some_and_a_release_the_next() {
     });
     first.release().await.unwrap();
     third.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_read_the_one_ahead_is_told_and_leaves_the_queue() {
+    let server = server().await;
+    let (one, other) = (session(&server).await, session(&server).await);
+    one.create("/lock", "", CreateMode::Persistent).await.unwrap();
+    let unreadable = AclEntry { permissions: permission::DELETE, id: Id::new("world", "anyone") };
+    let guarded = one.with_acl(&Acl::Entries([unreadable].into()));
+    let _holder = Lock::new(&guarded, "/lock").acquire().await.unwrap();
+    let refused = soon("a refusal", Lock::new(&other, "/lock").acquire()).await.unwrap_err();
+    assert!(matches!(refused, OpError::NoAuth { .. }), "{refused}");
+    soon("it leaves", async { while one.children("/lock").await.unwrap().unwrap().names.len() > 1 {} }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_ends_by_its_timeout_and_what_it_has_got_does_not() {
+    const LONGER: Duration = Duration::from_secs(2);
+    let server = server().await;
+    let proxy = Proxy::start(server.addresses()[0]).await.unwrap();
+    let session = session_at(proxy.addr().to_string()).await;
+    session.create("/data", "0", CreateMode::Persistent).await.unwrap();
+    let guard = Lock::new(&session.with_timeout(LONGER), "/lock").try_acquire().await.unwrap().unwrap();
+    // Past the timeout of its handle.
+    tokio::time::sleep(LONGER).await;
+    guard.set("/data", "1").await.unwrap();
+    guard.release().await.unwrap();
+
+    proxy.refuse(true).await.unwrap();
+    proxy.cut().await;
+    wait_state(&session, "paused", |state| !state.is_active()).await;
+    let handle = session.with_timeout(SOON);
+    let (lock, both) = (Lock::new(&handle, "/lock"), ReadWriteLock::new(&handle, "/both"));
+    let attempts = async { [lock.try_acquire().await, both.try_read().await, both.try_write().await] };
+    for attempt in soon("the ends", attempts).await {
+        let error = attempt.unwrap_err();
+        assert!(matches!(error, OpError::Unavailable { .. }), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_while_its_session_ends_asks_again_in_the_next() {
+    let server = server().await;
+    let proxy = Proxy::start(server.addresses()[0]).await.unwrap();
+    let session = session_at(proxy.addr().to_string()).await;
+    session.create("/lock", "", CreateMode::Persistent).await.unwrap();
+    let first = session.active().await.unwrap();
+    // The answer to the request that joins the queue is lost, and the session ends before it has another connection.
+    proxy.refuse(true).await.unwrap();
+    let lost = proxy.lose_reply(Which::op(Op::Create));
+    let asking = tokio::spawn({
+        let lock = Lock::new(&session, "/lock");
+        async move { lock.acquire().await }
+    });
+    lost.happened(PATIENCE).await.unwrap();
+    server.faults().expire(first.session_id().0).unwrap();
+    proxy.refuse(false).await.unwrap();
+    let guard = soon("the lock", asking).await.unwrap().unwrap();
+    assert!(guard.incarnation().epoch() > first.epoch());
 }
