@@ -49,7 +49,8 @@ impl Stream {
             Self::Other(stream) => {
                 let (reader, writer) = tokio::io::split(stream);
                 let source = Incoming::Other(reader);
-                (ReadEnd { source, room: LEAST }, WriteEnd::Other(writer, BytesMut::new()))
+                let writer = WriteEnd::Other { stream: writer, kept: BytesMut::new(), unflushed: false };
+                (ReadEnd { source, room: LEAST }, writer)
             }
         }
     }
@@ -78,8 +79,13 @@ enum Incoming {
 /// The writing end.
 pub(super) enum WriteEnd {
     Tcp(Arc<OwnedWriteHalf>),
-    /// Bytes that it has been given and has not passed on.
-    Other(WriteHalf<Box<dyn Duplex>>, BytesMut),
+    Other {
+        stream: WriteHalf<Box<dyn Duplex>>,
+        /// Bytes that it has been given and has not passed on.
+        kept: BytesMut,
+        /// The stream has been given all, and may not have passed it on: the flush may have been cancelled.
+        unflushed: bool,
+    },
 }
 
 impl ReadEnd {
@@ -137,18 +143,23 @@ impl WriteEnd {
                     written => return written,
                 }
             },
-            Self::Other(stream, kept) => {
-                if kept.is_empty() {
-                    source(&mut |bytes| {
-                        kept.extend_from_slice(bytes);
-                        Ok(bytes.len())
-                    })?;
-                }
-                stream.write_buf(kept).await?;
-                if kept.is_empty() {
+            Self::Other { stream, kept, unflushed } => {
+                if !*unflushed {
+                    if kept.is_empty() {
+                        source(&mut |bytes| {
+                            kept.extend_from_slice(bytes);
+                            Ok(bytes.len())
+                        })?;
+                    }
+                    stream.write_buf(kept).await?;
+                    if !kept.is_empty() {
+                        return Ok(());
+                    }
                     *kept = BytesMut::new();
-                    stream.flush().await?;
+                    *unflushed = true;
                 }
+                stream.flush().await?;
+                *unflushed = false;
                 Ok(())
             }
         }
@@ -169,7 +180,7 @@ impl WriteEnd {
     pub(super) fn is_behind(&self) -> bool {
         match self {
             Self::Tcp(_) => false,
-            Self::Other(_, kept) => !kept.is_empty(),
+            Self::Other { kept, unflushed, .. } => *unflushed || !kept.is_empty(),
         }
     }
 
@@ -177,7 +188,72 @@ impl WriteEnd {
     pub(super) fn direct(&self) -> Option<Arc<OwnedWriteHalf>> {
         match self {
             Self::Tcp(stream) => Some(Arc::clone(stream)),
-            Self::Other(..) => None,
+            Self::Other { .. } => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::task::{Context, Poll};
+
+    use futures_util::FutureExt as _;
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    use super::*;
+
+    /// Passes on at a flush what was written, unless it is congested.
+    #[derive(Default)]
+    struct Buffering(Arc<Buffered>);
+
+    #[derive(Default)]
+    struct Buffered {
+        congested: AtomicBool,
+        written: AtomicUsize,
+        passed_on: AtomicUsize,
+    }
+
+    impl AsyncRead for Buffering {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Buffering {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.0.written.fetch_add(bytes.len(), Ordering::SeqCst);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if self.0.congested.load(Ordering::SeqCst) {
+                return Poll::Pending;
+            }
+            self.0.passed_on.store(self.0.written.load(Ordering::SeqCst), Ordering::SeqCst);
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_flush_that_was_cancelled_is_resumed() {
+        let stream = Buffering::default();
+        let buffered = Arc::clone(&stream.0);
+        let (_reader, mut writer) = Stream::Other(Box::new(stream)).into_ends();
+        buffered.congested.store(true, Ordering::SeqCst);
+        let cancelled = writer.write(|write| write(b"ping").map(drop)).now_or_never();
+        assert!(cancelled.is_none());
+        assert_eq!(buffered.written.load(Ordering::SeqCst), 4);
+        assert!(writer.is_behind());
+        buffered.congested.store(false, Ordering::SeqCst);
+        let resumed = writer.write(|_| panic!("nothing more is taken before that")).now_or_never();
+        assert!(matches!(resumed, Some(Ok(()))), "{resumed:?}");
+        assert_eq!(buffered.passed_on.load(Ordering::SeqCst), 4);
+        assert!(!writer.is_behind());
     }
 }
