@@ -30,7 +30,8 @@
 //!
 //! # Clocks
 //! The margin covers clocks that drift. Where this machine's clock is slewed while the lease runs, which is checked sixteen
-//! times in a session timeout, the lease is shortened by as much. Assumed: this machine's clock and the servers' differ in rate
+//! times in a session timeout, the lease is shortened by as much. A suspend hides the slew since the check before it, which
+//! the margin covers, and nothing of what was found earlier. Assumed: this machine's clock and the servers' differ in rate
 //! by no more than the margin, 1 %, and no hypervisor stops this machine, which its clocks need not show.
 //!
 //! # Not covered
@@ -139,12 +140,14 @@ pub(crate) struct LeaseHistory {
     alive: Moment,
     /// What was answered over the present connection and is not proved yet, in the order of sending: of about one tick.
     unproved: VecDeque<Answered>,
+    /// When the clocks were compared, in a session timeout up to the last time. A lease on what is older has run out.
+    compared: VecDeque<Moment>,
 }
 
 impl LeaseHistory {
     /// Of a session that is proved to have been alive at that moment: it was made or re-attached then.
     pub(crate) fn new(timing: LeaseTiming, alive: Moment) -> Self {
-        Self { timing, alive, unproved: VecDeque::new() }
+        Self { timing, alive, unproved: VecDeque::new(), compared: VecDeque::from([alive]) }
     }
 
     /// Records heartbeats and probes in the order in which they were sent.
@@ -181,16 +184,41 @@ impl LeaseHistory {
     }
 
     fn record(&mut self, answered: Answered) {
+        self.compare(answered.sent);
         if !answered.moved {
             self.unproved.push_back(answered);
         }
+    }
+
+    /// When the clocks are to be compared again.
+    pub(crate) fn comparison_due(&self) -> BootTime {
+        let last = self.compared.back().unwrap_or(&self.alive);
+        last.boot + clock_interval(self.timing.session_timeout)
+    }
+
+    /// Compares the clocks if it is time for that. Not more often: each comparison may count the time between the readings of
+    /// the two clocks as slew.
+    pub(crate) fn compare(&mut self, now: Moment) {
+        if now.boot < self.comparison_due() {
+            return;
+        }
+        self.compared.push_back(now);
+        let is_needed = |compared: &Moment| compared.boot + self.timing.session_timeout >= now.boot;
+        self.compared.retain(is_needed);
     }
 
     /// Until when the session is known to be alive, as the clocks have run so far.
     pub(crate) fn valid_until(&self, now: Moment) -> BootTime {
         // A session timeout below the margin proves nothing.
         let span = self.timing.session_timeout.saturating_sub(lease_margin(self.timing.session_timeout));
-        self.alive.boot + span.saturating_sub(now.slewed_since(self.alive))
+        // A suspend within one of the intervals must not undo the slew of another.
+        let later = self.compared.iter().filter(|compared| compared.boot > self.alive.boot);
+        let (mut slewed, mut last) = (Duration::ZERO, self.alive);
+        for next in later.chain([&now]) {
+            slewed += next.slewed_since(last);
+            last = *next;
+        }
+        self.alive.boot + span.saturating_sub(slewed)
     }
 
     /// When the next heartbeat is due that follows one sent at `last_sent`: after a heartbeat interval, or earlier if less
@@ -316,6 +344,22 @@ mod tests {
         // It ran too fast, or the machine was suspended for a second: the time that it shows has passed.
         let fast = Moment::at(at(5000), Duration::from_millis(4000));
         assert_eq!(history.valid_until(fast), at(SPAN));
+    }
+
+    #[test]
+    fn a_suspend_does_not_undo_the_slew_before_it() {
+        let mut history = history();
+        // By the hardware's clock 6 s, in which the clock is slewed by half a second; then a suspend of 3 s.
+        let slow = |raw: u64| Moment::at(at(raw * 11 / 12), Duration::from_millis(raw));
+        for raw in (0..=6000).step_by(100) {
+            history.compare(slow(raw));
+        }
+        assert_eq!(history.valid_until(slow(6000)), at(SPAN - 500));
+        let woken = Moment::at(at(5500 + 3000), Duration::from_millis(6000));
+        let hidden = 100;
+        assert!(history.valid_until(woken) <= at(SPAN - 500 + hidden), "{:?}", history.valid_until(woken));
+        history.compare(woken);
+        assert!(history.compared.len() < 20, "no more than a lease can need");
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Moment {
         Self { boot, raw }
     }
 
-    /// How much more time has passed since `earlier` than `CLOCK_BOOTTIME` shows.
+    /// How much more time has passed since `earlier` than `CLOCK_BOOTTIME` shows. A suspend in between hides that.
     pub(crate) fn slewed_since(self, earlier: Self) -> Duration {
         self.raw.saturating_sub(earlier.raw).saturating_sub(self.boot.duration_since(earlier.boot))
     }

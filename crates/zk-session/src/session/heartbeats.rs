@@ -7,7 +7,7 @@ use futures_util::future::{Fuse, FusedFuture as _};
 use zk_proto::Request;
 
 use crate::driver::{self, Along, BoxFuture, DriverError, answered};
-use crate::lease::{Answered, LeaseHistory, LeaseTiming, clock_interval};
+use crate::lease::{Answered, LeaseHistory, LeaseTiming};
 use crate::session::incarnation::Incarnation;
 use crate::time::{BootTime, Moment, NEVER, within};
 
@@ -32,8 +32,6 @@ pub(crate) struct Heartbeats {
     /// Ready when it is answered, or has failed.
     pub(crate) under_way: Fuse<BoxFuture<'static, HeartbeatAnswer>>,
     next: BootTime,
-    /// When the clocks were compared last.
-    compared: BootTime,
 }
 
 impl Heartbeats {
@@ -46,7 +44,6 @@ impl Heartbeats {
             history: LeaseHistory::new(timing, alive),
             under_way: Fuse::terminated(),
             next: last_sent + timing.heartbeat_interval(),
-            compared: last_sent,
         }
     }
 
@@ -63,7 +60,7 @@ impl Heartbeats {
         if !self.wanted {
             return None;
         }
-        self.compared = now.boot;
+        self.history.compare(now);
         Some(self.history.valid_until(now)).filter(|until| now.boot < *until)
     }
 
@@ -75,7 +72,7 @@ impl Heartbeats {
 
     pub(crate) fn wake(&self) -> BootTime {
         let heartbeat = self.under_way.is_terminated().then_some(self.next);
-        let clocks = self.wanted.then_some(self.compared + clock_interval(self.timing.session_timeout));
+        let clocks = self.wanted.then(|| self.history.comparison_due());
         heartbeat.into_iter().chain(clocks).min().unwrap_or(NEVER)
     }
 
