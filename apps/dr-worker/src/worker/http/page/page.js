@@ -367,16 +367,15 @@ const draw = ({ status, cluster, history, explained }) => {
   if (!acting) buttons().forEach((button) => { button.disabled = false; });
 };
 
-let running = false;
-let again = false;
 const refresh = async () => {
-  if (running) { again = true; return; }
-  running = true;
   try {
     const status = await read("/status");
     drawJobs(status);
+    const shown = job;
     const last = read("/evacuation").catch(() => ({ evacuation: null }));
     const [cluster, history, explained, evacuation] = await Promise.all([read("/cluster"), read("/history"), read("/explain"), last]);
+    // Another job was selected meanwhile.
+    if (job !== shown) return;
     draw({ status, cluster, history, explained });
     drawEvacuation(evacuation);
     drawAllJobs(status, evacuation);
@@ -386,19 +385,31 @@ const refresh = async () => {
     const since = asOf ? ` The data below is ${span(Date.now() - asOf)} old.` : "";
     $("summary").className = "summary bad";
     show("summary", el("p", "lead", "This worker has no answer"), el("p", "soft", `${error.message}.${since}`));
-  } finally {
-    running = false;
-    if (again) { again = false; soon(200); }
   }
 };
 
+let running = false;
+let again = false;
+let due = Infinity;
 let timer = null;
+const look = async () => {
+  due = Infinity;
+  if (running) { again = true; return; }
+  running = true;
+  if (!document.hidden) await refresh();
+  running = false;
+  const next = live === "live" ? 5000 : 2000;
+  soon(again ? 200 : next);
+  again = false;
+};
+
+// Looks no later than this. What was asked for earlier remains.
 const soon = (ms) => {
+  const at = performance.now() + ms;
+  if (at >= due) return;
+  due = at;
   clearTimeout(timer);
-  timer = setTimeout(async () => {
-    if (!document.hidden) await refresh();
-    soon(live === "live" ? 5000 : 2000);
-  }, ms);
+  timer = setTimeout(look, ms);
 };
 
 // Each event is a reason to look; without events the page looks more often.
