@@ -32,8 +32,8 @@ def sql(text, host=None, patience=20, **variables):
     """The rows of a statement, of this server or of another member's. Variables are used as :'name'."""
     target = {"PGHOST": host or str(HOME), "PGPORT": PORT, "PGUSER": "replicator" if host else "postgres",
               "PGDATABASE": "postgres", "PGPASSFILE": str(PASSWORD), "PGCONNECT_TIMEOUT": "3"}
-    given = [f"--set={name}={value}" for name, value in variables.items()]
-    rows = run("psql", "-XAtq", "--set=ON_ERROR_STOP=1", *given, input=text, env=os.environ | target, timeout=patience)
+    given = [f"--set={name}={value}" for name, value in ({"ON_ERROR_STOP": 1} | variables).items()]
+    rows = run("psql", "-XAtq", *given, input=text, env=os.environ | target, timeout=patience)
     return [row.split("|") for row in rows.splitlines()]
 
 def ask(path):
@@ -73,11 +73,10 @@ def source(host):
 def configure(primary="", alone=False):
     """The settings are outside of the data directory: pg_rewind and pg_basebackup replace what is in it."""
     names = [] if alone else [f'"{name}"' for name in others()]
-    settings = {"listen_addresses": HOST, "port": PORT, "unix_socket_directories": HOME, "hba_file": LIB / "pg_hba.conf",
-                "primary_conninfo": primary and source(primary),
+    settings = {"include": os.environ.get("PG_CONF", LIB / "postgresql.conf"), "hba_file": LIB / "pg_hba.conf", "port": PORT,
+                "listen_addresses": HOST, "unix_socket_directories": HOME, "primary_conninfo": primary and source(primary),
                 "synchronous_standby_names": f"ANY {len(names)} ({', '.join(names)})" if names else ""}
-    lines = [f"{name} = '{value}'\n" for name, value in settings.items()]
-    CONF.write_text(f"include '{os.environ.get('PG_CONF', LIB / 'postgresql.conf')}'\n{''.join(lines)}")
+    CONF.write_text("".join(f"{name} = '{value}'\n" for name, value in settings.items()))
 
 @contextlib.contextmanager
 def started(data):
@@ -120,10 +119,13 @@ def postmaster():
     os.execv(BIN / "postgres", ["postgres", "-D", str(DATA), "-c", f"config_file={CONF}"])
 
 def leads(member):
-    try:
+    with contextlib.suppress(OSError):  # without ZooKeeper the data is left as it is
         return (ask("/cluster")["slots"][0]["leader"] or {}).get("member") == member
-    except OSError:
-        return False  # without ZooKeeper the data is left as it is
+
+def attached():
+    # If nothing comes from a leader that leads, this data may have to be rewound, which could not be known at the start.
+    if sql(POSITION)[0][3] == "0" and leads(os.environ["DR_LEADER"]):
+        raise Failed("nothing comes from the leader")
 
 def make_standby_of(leader):
     """Data from which a standby of this leader can start."""
@@ -158,8 +160,7 @@ def can_rewind(leader, theirs):
     if "shut down" not in control:
         (DATA / "standby.signal").touch()
         configure()
-        with started(DATA):  # pg_rewind needs a clean stop
-            pass
+        with started(DATA): pass  # pg_rewind needs a clean stop
     return True
 
 def before_takeover():
@@ -170,13 +171,10 @@ def before_takeover():
         raise Failed("this data does not continue the newest leadership: only `failover --accept-loss` names this member")
     # Named again after it has declined, because the former primary is no candidate yet, this member lacks the same WAL.
     former = os.environ["DR_PREVIOUS_LEADER"] if CAUSE in PLANNED else CAUSE != "failover" and noted("owed").get(term)
-    if former and not has_the_end(int(got)) and lives(former):
+    if former and not has_the_end(int(got)) and any(one["member"] == former for one in ask("/cluster")["members"]):
         note("owed", {term: former})
         raise Failed("the former primary's last WAL has not arrived: it leads again")
     note("tried", int(TERM))
-
-def lives(member):
-    return any(one["member"] == member for one in ask("/cluster")["members"])
 
 def has_the_end(position):
     """The last WAL record here is the checkpoint of the former primary's shutdown."""
