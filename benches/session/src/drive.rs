@@ -40,7 +40,8 @@ async fn one_by_one(client: Client, load: Load, path: &str, end: Instant) -> Res
     let data = [7; DATA];
     let mut times = Vec::new();
     let mut started = Instant::now();
-    while started < end {
+    // One at least, however late it begins.
+    while started < end || times.is_empty() {
         if load.writes() {
             client.write(path, &data).await?;
         } else {

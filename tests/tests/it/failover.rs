@@ -251,6 +251,7 @@ async fn leadership_stays_when_the_preferred_site_returns(driver: Driver) {
     let mut cluster = Cluster::of(setup.workers(&workers)).await;
     let first = cluster.settled().await;
     assert_eq!(first.member, "east-1");
+    cluster.acts(first.token).await;
     cluster.worker("east-1").kill();
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
     assert_eq!(second.member, "west-1");
