@@ -116,9 +116,8 @@ fn an_evacuation_is_undone() {
 
     // A job that can't be moved is named, and is no success while it is led there.
     let cache = ["job.cache.command=[\"sleep\", \"600\"]", "job.cache.recipe=queue"];
-    let _third = stage.worker("east-2", "east", &cache);
-    let is_led = || stage.json(&["list", "--job", "cache"])["slots"][0]["leader"]["status"] == "READY";
-    until("the queue has a leader", is_led);
+    let third = stage.worker("east-2", "east", &cache);
+    until("the queue has a leader", || third.code("/leader?job=cache") == 200);
     let part = stage.operator(&["evacuate", "east", "--job", "db", "--job", "cache", "--wait"]);
     part.assert(1, &["left out, and led in site east: cache"]);
     assert!(part.stdout.contains("1 of 1 jobs done") && part.stdout.contains("cache: "), "{}", part.stdout);
@@ -186,5 +185,7 @@ fn a_job_that_cant_be_read_holds_up_no_other() {
     // Once it can be read, it goes on.
     Stage::with_session(async |session| session.delete(order, None).await.expect("deleted"));
     let resumed = stage.operator(&["evacuate", "east", "--resume", "--wait", "--timeout", "60s"]);
-    resumed.assert(0, &["proxy: west-1 of site west leads"]);
+    // It is moved, or has failed over meanwhile.
+    resumed.assert(0, &["proxy: "]);
+    assert_eq!(self::sites(&stage), all("west"));
 }

@@ -89,7 +89,8 @@ pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> N
         return NextMove::Settle(StepOutcome::Needless(leader, "it was not moved".to_owned()));
     }
     let is_there = |site: &SiteId| (*site == plan.site) == plan.undo;
-    let is_coming = named(state).is_some_and(is_there);
+    let coming = named(state).filter(|site| is_there(site));
+    let is_coming = coming.is_some();
     match leader(state) {
         Some((leader, true)) if is_there(&leader.site) => {
             let why = format!("{} of site {} leads already", leader.member, leader.site);
@@ -107,8 +108,9 @@ pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> N
         }
         None if !plan.is_forced() => NextMove::Wait("no member leads".to_owned()),
         _ if plan.undo => NextMove::Move(plan.site.clone()),
-        _ => match successor(plan, state) {
-            Ok(next) => NextMove::Move(next.site),
+        // It has followed another job, and the lost leader has not given its place up.
+        _ => match coming.cloned().map_or_else(|| successor(plan, state).map(|next| next.site), Ok) {
+            Ok(site) => NextMove::Move(site),
             // A member whose session has just ended joins again.
             Err(why) if state.cluster.members.iter().all(|member| member.site == plan.site) => {
                 NextMove::Wait(why)
@@ -403,6 +405,20 @@ mod tests {
         assert!(is_to_decide(&accepted, &which, Some(&elected)));
         elected.slots[0].named = Some(sample(&["west-1"]).members[0].named());
         assert!(!is_to_decide(&accepted, &which, Some(&elected)));
+    }
+
+    #[test]
+    fn a_lost_leader_is_forced_out_where_the_next_one_is_named_already() {
+        let mut plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS);
+        let step = EvacuationStep::new("orders", BTreeSet::new());
+        // west-1 is named, and east-1 has the leader znode.
+        let mut snapshot = sample(&["east-1", "west-1"]);
+        let named = snapshot.members[1].named();
+        snapshot.elected.as_mut().unwrap().record.slots[0].named = Some(named);
+        let state = state(snapshot, &[]);
+        assert!(matches!(next(&plan, &step, &state), NextMove::Wait(_)));
+        plan.force = true;
+        assert_eq!(next(&plan, &step, &state), NextMove::Move("west".parse().unwrap()));
     }
 
     #[test]
