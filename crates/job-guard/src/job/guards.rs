@@ -1,13 +1,15 @@
 //! How guards are started.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use boot_time::BootTime;
 use tokio::sync::watch;
 
 use super::{
+    guarded::Guarded,
     lock::{StateLock, file_name},
     reporter::Reporter,
 };
@@ -28,6 +30,17 @@ pub struct Guards {
     pub(super) will: Option<watch::Receiver<Option<LastWill>>>,
     open_files: Option<u64>,
     pub(super) reporter: Arc<dyn Reporter>,
+    hung: Arc<Hung>,
+}
+
+/// Commands that were left although a process of them has survived SIGKILL, by their titles.
+#[derive(Default)]
+struct Hung(Mutex<BTreeMap<String, Guarded>>);
+
+impl fmt::Debug for Hung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hung")
+    }
 }
 
 impl Default for Guards {
@@ -41,6 +54,7 @@ impl Default for Guards {
             will: None,
             open_files: None,
             reporter: Arc::new(()),
+            hung: Arc::default(),
         }
     }
 }
@@ -109,6 +123,16 @@ impl Guards {
     pub fn reporter(mut self, reporter: Arc<dyn Reporter>) -> Guards {
         self.reporter = reporter;
         self
+    }
+
+    /// Keeps a command that hangs, until another one of this title [asks](Self::take_hung) for it.
+    pub(super) fn keep_hung(&self, title: String, hung: Guarded) {
+        self.hung.0.lock().unwrap_or_else(PoisonError::into_inner).insert(title, hung);
+    }
+
+    /// The command of this title that hangs.
+    pub(super) fn take_hung(&self, title: &str) -> Option<Guarded> {
+        self.hung.0.lock().unwrap_or_else(PoisonError::into_inner).remove(title)
     }
 
     /// Whether jobs get cgroups of their own.

@@ -29,6 +29,9 @@ const TAIL: usize = 4096;
 /// How long the rest of standard error is read after all writers have ended.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// A process that lives so long after SIGKILL waits in the kernel.
+const HANGS_AFTER: Duration = Duration::from_secs(1);
+
 /// A time before the end of a lease, which moves with each renewal.
 #[derive(Clone, Debug)]
 pub struct Deadline {
@@ -92,6 +95,9 @@ pub struct OneShot {
     pub hears: Option<usize>,
     /// Whether its standard error goes to the log as well.
     pub logs_errors: bool,
+    /// Whether [`run`](Self::run) returns although a process survives SIGKILL, because it waits in the kernel, such as for a disk.
+    /// While that one exists, no other command with this title is started: each has timed out.
+    pub may_outlast: bool,
 }
 
 /// How a [`OneShot`] ended.
@@ -118,6 +124,12 @@ impl Finished {
             stdout: Vec::new(),
         }
     }
+
+    fn hangs(began: BootTime, kill_at: BootTime) -> Self {
+        let none =
+            Self::not_started("SIGKILL has not ended it; check whether a disk that it uses hangs".to_owned());
+        Self { timed_out: Some(kill_at.duration_since(began)), ..none }
+    }
 }
 
 impl OneShot {
@@ -134,10 +146,12 @@ impl OneShot {
             by: None,
             hears: None,
             logs_errors: false,
+            may_outlast: false,
         }
     }
 
-    /// Runs it, and returns when it and everything that it started has ended: no guard would watch what it left behind.
+    /// Runs it, and returns when it and everything that it started has ended: no guard would watch what it left behind. See
+    /// [`may_outlast`](Self::may_outlast) for an exception.
     ///
     /// If `cancelled` completes first, the command is killed, and gone when this returns.
     ///
@@ -153,6 +167,9 @@ impl OneShot {
             let none = Finished::not_started("no time was left for it".to_owned());
             return Finished { timed_out: Some(Duration::ZERO), ..none };
         }
+        if let Err(finished) = self.after_hung(guards, began, kill_at).await {
+            return finished;
+        }
         let mut cancelled = std::pin::pin!(cancelled);
         let run_as = match self.user(cancelled.as_mut(), began, kill_at).await {
             Ok(run_as) => run_as,
@@ -164,7 +181,7 @@ impl OneShot {
         };
         let mut exit = Err("it was killed before it ran".to_owned());
         let mut is_cancelled = false;
-        loop {
+        let is_gone = loop {
             tokio::select! {
                 report = guarded.next() => match report {
                     Report::Exited(how) => exit = Ok(how),
@@ -172,27 +189,56 @@ impl OneShot {
                     Report::OutOfMemory => {
                         tracing::warn!("{}: out of memory: kernel killed one of its processes", self.title)
                     }
-                    Report::Gone => break,
+                    Report::Gone => break true,
                     _ => {}
                 },
                 () = streams.read() => {}
                 () = &mut cancelled, if !is_cancelled => {
                     is_cancelled = true;
-                    guarded.destroy().await;
+                    if !self.destroyed(&mut guarded).await {
+                        break false;
+                    }
                 }
                 moved = moved(&mut by), if by.is_some() => {
                     let until = moved.min(longest);
                     kill_at = last_kill(until);
                     guarded.until(until);
                 }
-                () = sleep_until(kill_at + ESCALATION_LAG) => guarded.destroy().await,
+                () = sleep_until(kill_at + ESCALATION_LAG) => if !self.destroyed(&mut guarded).await {
+                    break false;
+                },
             }
+        };
+        if !is_gone {
+            guards.keep_hung(self.title, guarded);
+            return Finished { is_cancelled, ..Finished::hangs(began, kill_at) };
         }
         let ended = BootTime::now();
         let (stderr, stdout) = streams.finish().await;
         let is_success = exit.as_ref().is_ok_and(|exit| exit.is_success());
         let timed_out = (ended >= kill_at && !is_success).then(|| kill_at.duration_since(began));
         Finished { exit, timed_out, is_cancelled, stderr, stdout }
+    }
+
+    /// Waits for the end of the one before it that hangs.
+    async fn after_hung(&self, guards: &Guards, began: BootTime, kill_at: BootTime) -> Result<(), Finished> {
+        let Some(mut hung) = guards.take_hung(&self.title) else { return Ok(()) };
+        let within = kill_at.duration_since(BootTime::now());
+        if tokio::time::timeout(within, hung.destroy()).await.is_ok() {
+            return Ok(());
+        }
+        guards.keep_hung(self.title.clone(), hung);
+        Err(Finished::hangs(began, kill_at))
+    }
+
+    /// Ends it. Returns false if it hangs, and may outlast this.
+    async fn destroyed(&self, guarded: &mut Guarded) -> bool {
+        if self.may_outlast {
+            tokio::time::timeout(HANGS_AFTER, guarded.destroy()).await.is_ok()
+        } else {
+            guarded.destroy().await;
+            true
+        }
     }
 
     /// The user that it runs as, unless that is this process's; or how it ended before it was known.

@@ -41,7 +41,8 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Returns true when the probe has passed once, or false when it was cancelled. No command of it is running then.
+    /// Returns true when the probe has passed once, or false when it was cancelled. No command of it is running then, but one that
+    /// has survived SIGKILL may exist.
     ///
     /// # Cancel safety
     /// If the future is dropped, the guard kills a running command soon after.
@@ -119,7 +120,7 @@ impl Probe {
     }
 
     /// Runs the job's liveness check until it has failed too often in a row. Returns the reason, or `None` if it was
-    /// cancelled or there is no check. No command of it is running then.
+    /// cancelled or there is no check. What exists then is as in [`Probe::passed`].
     ///
     /// # Cancel safety
     /// As [`Probe::passed`].
@@ -187,7 +188,8 @@ async fn attempt(
         ReadyProbe::None { .. } | ReadyProbe::Notify => Ok(()),
         // A command has to be ended, not only dropped, so it handles the cancellation itself.
         ReadyProbe::Exec { command, timeout, .. } => {
-            let command = OneShot { command: command.clone(), timeout: *timeout, ..as_command };
+            let command =
+                OneShot { command: command.clone(), timeout: *timeout, may_outlast: true, ..as_command };
             passes(command, guards, cancelled).await
         }
         ReadyProbe::Http { url, timeout, .. } => unless(cancelled, http::get(url, *timeout)).await,
@@ -210,7 +212,8 @@ async fn passes(probe: OneShot, guards: &Guards, cancelled: impl Future<Output =
     let finished = probe.run(guards, cancelled).await;
     match (finished.timed_out, finished.exit) {
         (_, Ok(exit)) if exit.is_success() => Ok(()),
-        (Some(after), _) => Err(format!("the probe did not end within {after:?}")),
+        (Some(after), Err(reason)) => Err(format!("the probe did not end within {after:?}: {reason}")),
+        (Some(after), Ok(_)) => Err(format!("the probe did not end within {after:?}")),
         (None, Ok(exit)) => Err(format!("the probe ended: {exit} {}", finished.stderr).trim_end().to_owned()),
         (None, Err(reason)) => Err(format!("the probe did not start: {reason}")),
     }

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    PATIENCE, Tree, Worker, WorkerSetup, hung_disk::HungDisk, memory_group::MemoryGroup, name_of, wait_for,
+    PATIENCE, Tree, Worker, WorkerSetup, guards, hung_disk::HungDisk, memory_group::MemoryGroup, name_of,
+    wait_for,
 };
+use job_guard::{OneShot, ReadyProbe, probe_once};
 use nix::sys::signal::Signal;
 
 /// How a leadership ends in these tests.
@@ -84,6 +86,35 @@ fn a_hung_disk_does_not_keep_the_guard_from_ending_its_job() {
             let Some(ended) = ends(end, fault, &[]) else { return };
             assert!(ended, "{end:?}, {fault:?}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_that_hangs_in_the_kernel_has_failed_and_is_not_started_again_before_it_has_ended() {
+    let Some(disk) = HungDisk::of(Path::new("/bin/true")) else { return };
+    let tree = Tree::new();
+    let script = format!("echo begun >> begun; exec cat {} > /dev/null", disk.program().display());
+    let check = ReadyProbe::Exec {
+        command: vec!["/bin/sh".to_owned(), "-c".to_owned(), script],
+        interval: Duration::from_millis(20),
+        timeout: Duration::from_millis(500),
+    };
+    let guards = guards();
+    let check = async || {
+        let command = OneShot { working_dir: Some(tree.dir.path().to_owned()), ..OneShot::new("fitness") };
+        tokio::time::timeout(PATIENCE, probe_once(&check, command, &guards)).await.expect("it returns")
+    };
+    disk.hang();
+    for _ in 0..2 {
+        let error = check().await.expect_err("the disk hangs");
+        assert!(error.contains("did not end within") && error.contains("whether a disk"), "{error}");
+    }
+    assert_eq!(tree.lines("begun").len(), 1, "the second one was not started beside the first");
+    assert!(disk.waiting() > 0, "it waits for the disk");
+    disk.recover();
+    let recovered = Instant::now();
+    while let Err(error) = check().await {
+        assert!(recovered.elapsed() < PATIENCE, "it passes again: {error}");
     }
 }
 

@@ -85,7 +85,6 @@ pub(super) fn one_shot(
     env: BTreeMap<String, String>,
 ) -> OneShot {
     OneShot {
-        title,
         command: command.to_vec(),
         env,
         working_dir: spec.working_dir.clone(),
@@ -93,8 +92,8 @@ pub(super) fn one_shot(
         run_as: spec.user_of(helper),
         timeout,
         by,
-        hears: None,
         logs_errors: true,
+        ..OneShot::new(title)
     }
 }
 

@@ -18,7 +18,7 @@ const MOST: usize = 16 * 1024;
 const LONGEST_NAME: usize = 64;
 
 /// Runs the job's command that measures, if it has one, and returns its values when it and everything that it started
-/// has ended.
+/// has ended. One that hangs in the kernel counts as failed until it has ended.
 ///
 /// `role` is the member's role, which the command gets as `DR_ROLE`: a leader has no lag.
 ///
@@ -42,13 +42,15 @@ pub async fn run_measure(
         run_as: spec.user_of(Helper::Measure),
         timeout: measure.timeout,
         hears: Some(MOST),
+        may_outlast: true,
         ..OneShot::new(format!("job {} measure", spec.name))
     }
     .run(guards, pending())
     .await;
     match (finished.timed_out, &finished.exit) {
         (_, Ok(exit)) if exit.is_success() => {}
-        (Some(after), _) => return Err(format!("it did not end within {after:?}")),
+        (Some(after), Err(reason)) => return Err(format!("it did not end within {after:?}: {reason}")),
+        (Some(after), Ok(_)) => return Err(format!("it did not end within {after:?}")),
         (None, Ok(exit)) => {
             return Err(format!("it ended: {exit} {}", finished.stderr).trim_end().to_owned());
         }
