@@ -4,8 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use zk_session::{
-    BootTime, ChildrenWatch, Closed, DataWatch, Incarnation, MultiOp, Observed, OpError, ReadOp, Session,
-    sleep_until,
+    BootTime, ChildrenWatch, Closed, DataWatch, Incarnation, MultiOp, OpError, ReadOp, Session, sleep_until,
 };
 
 use crate::{
@@ -20,7 +19,7 @@ use election_core::{
         Node, get_all, node,
         record::{
             AdminRequest, Control, Current, FiledRequest, MAX_SLOTS, OrderedBy, Record as _, RecordError,
-            RequestKind, RequestRef, RequestState, StoppedJob,
+            RequestKind, RequestRef, RequestState, StoppedJob, StoppedStandby,
         },
         unix_ms,
     },
@@ -34,8 +33,7 @@ const RETRY: Duration = Duration::from_millis(200);
 pub struct JobRequests {
     session: Session,
     paths: Paths,
-    /// `None`: they are not followed.
-    orders: Option<DataWatch>,
+    orders: DataWatch,
     are_orders_known: bool,
     names: ChildrenWatch,
     /// What was listed and is not read yet.
@@ -50,8 +48,8 @@ pub struct JobRequests {
 /// What a leader has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobNews {
-    /// The standing order that the job is stopped, if there is one.
-    Stopped(Option<StoppedJob>),
+    /// The standing orders.
+    Orders(Box<Control>),
     /// The standing orders can't be read.
     Unreadable(RecordError),
     /// All requests about the job that have not ended, oldest first.
@@ -81,16 +79,10 @@ pub struct Leading<'a> {
 impl JobRequests {
     /// Follows the orders and requests of an election with an elector.
     pub fn follow(session: &Session, paths: Paths) -> Self {
-        let orders = session.watch_data(paths.control());
-        Self { orders: Some(orders), are_orders_known: false, ..Self::follow_requests(session, paths) }
-    }
-
-    /// Follows the requests alone, for a standby.
-    pub fn follow_requests(session: &Session, paths: Paths) -> Self {
         Self {
             session: session.clone(),
-            orders: None,
-            are_orders_known: true,
+            orders: session.watch_data(paths.control()),
+            are_orders_known: false,
             names: session.watch_children(paths.requests()),
             listed: None,
             over: (0, BTreeSet::new()),
@@ -99,7 +91,7 @@ impl JobRequests {
         }
     }
 
-    /// What is new. The first call is about the standing orders, if they are followed.
+    /// What is new. The first call is about the standing orders.
     ///
     /// A leader that calls it first after it has created its leader znode knows all orders of earlier leaders: they were
     /// written before, and a session reads what its own writes have followed.
@@ -127,11 +119,11 @@ impl JobRequests {
             }
             tokio::select! {
                 biased;
-                orders = next_of(&mut self.orders) => {
+                orders = self.orders.next_allowed() => {
                     self.are_orders_known = true;
-                    let Some(node) = orders?.value else { return Ok(JobNews::Stopped(None)) };
+                    let Some(node) = orders?.value else { return Ok(JobNews::Orders(Box::default())) };
                     return Ok(match Control::decode(&self.paths.control(), &node.data) {
-                        Ok(control) => JobNews::Stopped(control.stopped),
+                        Ok(control) => JobNews::Orders(Box::new(control)),
                         Err(error) => JobNews::Unreadable(error),
                     });
                 }
@@ -193,11 +185,15 @@ impl JobRequests {
         leading: Leading<'_>,
     ) -> Result<Option<Control>, AdminError> {
         let begun = self.write_begun(filed, leading).await?;
-        if begun.is_some() && self.orders.is_some() {
-            // What the watch has read is older than what was written.
-            self.orders = Some(self.session.watch_data(self.paths.control()));
+        if begun.is_some() {
+            self.read_orders_again();
         }
         Ok(begun)
+    }
+
+    /// What the watch has read is older than what was written.
+    fn read_orders_again(&mut self) {
+        self.orders = self.session.watch_data(self.paths.control());
     }
 
     async fn write_begun(
@@ -247,9 +243,9 @@ impl JobRequests {
         }
     }
 
-    /// Begins a request about the standby of a member, while this process is that member. Returns whether it has begun it: not
-    /// if the request was withdrawn, has expired or was begun by another process. Call it again after an error, and not after
-    /// it has returned something.
+    /// Begins a request about the standby of a member, while this process is that member, in one transaction with the standing
+    /// order that it changes. Returns the standing orders then; `None` if the request was withdrawn, has expired or was begun by
+    /// another process. Call it again after an error, and not after it has returned something.
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer, or a record can't be read; [`Hindrance::NotJoined`] before the member has its record.
@@ -260,32 +256,54 @@ impl JobRequests {
         &mut self,
         filed: &FiledRequest,
         standby: StandingBy<'_>,
-    ) -> Result<bool, AdminError> {
+    ) -> Result<Option<Control>, AdminError> {
+        let begun = self.write_begun_here(filed, standby).await?;
+        if begun.is_some() {
+            self.read_orders_again();
+        }
+        Ok(begun)
+    }
+
+    async fn write_begun_here(
+        &mut self,
+        filed: &FiledRequest,
+        standby: StandingBy<'_>,
+    ) -> Result<Option<Control>, AdminError> {
         let FiledRequest { which, request } = filed;
-        let (path, member_path) = (self.paths.request(&which.name), self.paths.node(standby.member));
+        let (path, control_path) = (self.paths.request(&which.name), self.paths.control());
+        let member_path = self.paths.node(standby.member);
         let (incarnation, tried) = (self.incarnation()?, &mut self.tried);
         let mut attempts = Attempts::within(&incarnation);
         loop {
             let observer = attempts.look().await?;
-            let (asked, member) = (observer.read(&path).await?, observer.read(&member_path).await?);
-            let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else { return Ok(false) };
+            let reads = [&path, &control_path, &member_path].map(ReadOp::get);
+            let mut nodes = observer.session().multi_read(reads).await?.into_iter().map(node);
+            let mut node = || nodes.next().flatten();
+            let (asked, orders, member) = (node(), Known::<Control>::new(&control_path, node()), node());
+            let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else { return Ok(None) };
+            let mut control = orders.record_or_default()?;
             let begun = RequestState::Accepted { term: standby.term };
             match AdminRequest::decode(&path, &asked.data)?.state {
                 RequestState::Pending => {}
                 // An earlier try was carried out, and its reply was lost.
-                RequestState::Accepted { .. } if tried.contains(which) => return Ok(true),
-                _ => return Ok(false),
+                RequestState::Accepted { .. } if tried.contains(which) => return Ok(Some(control)),
+                _ => return Ok(None),
             }
             let member = member.filter(|node| node.owner == incarnation.session_id().0);
             let member = member.ok_or_else(|| Hindrance::NotJoined(standby.member.clone()))?;
+            let before = control.clone();
+            obey(&mut control, request);
             let request = request.clone().with(|request| request.state = begun);
-            let group = [
+            let mut group = vec![
                 MultiOp::check(&member_path, member.version),
                 MultiOp::set(&path, request.encode(&path)?, asked.version),
             ];
+            if control != before {
+                group.push(orders.replace(&control)?);
+            }
             tried.insert(which.clone());
             if attempts.write(group).await? {
-                return Ok(true);
+                return Ok(Some(control));
             }
         }
     }
@@ -360,13 +378,6 @@ impl JobRequests {
     }
 }
 
-async fn next_of(orders: &mut Option<DataWatch>) -> Result<Observed<Option<zk_session::Node>>, Closed> {
-    match orders {
-        Some(orders) => orders.next_allowed().await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Whether this leadership holds the leader znode. Its term names one leader.
 pub(crate) fn is_held(node: &Node, path: &str, leading: Leading<'_>) -> bool {
     let current = Current::decode(path, &node.data);
@@ -387,13 +398,20 @@ fn is_abandoned(request: &AdminRequest, begun: u64, leaders: &[Current], control
 /// Changes the standing orders as a request asks.
 fn obey(control: &mut Control, request: &AdminRequest) {
     let at_ms = unix_ms();
-    match request.kind {
-        RequestKind::Stop if control.stopped.is_none() => {
-            control.stopped = Some(StoppedJob {
-                ordered: OrderedBy { reason: request.reason.clone(), by: request.by.clone(), at_ms },
-            });
+    let stopped = || StoppedJob {
+        ordered: OrderedBy { reason: request.reason.clone(), by: request.by.clone(), at_ms },
+    };
+    let of_standby = request.standby_of().map(|member| (member, control.stopped_standby(member).is_some()));
+    match (request.kind, of_standby) {
+        (RequestKind::Stop, _) if control.stopped.is_none() => control.stopped = Some(stopped()),
+        (RequestKind::Start, _) if control.stopped.is_some() => control.stopped = None,
+        (RequestKind::StopStandby, Some((member, false))) => {
+            let order = StoppedStandby { member: member.clone(), stopped: stopped() };
+            control.stopped_standbys.push(order);
         }
-        RequestKind::Start if control.stopped.is_some() => control.stopped = None,
+        (RequestKind::StartStandby, Some((member, true))) => {
+            control.stopped_standbys.retain(|order| order.member != *member);
+        }
         _ => return,
     }
     control.v = control.format();
@@ -426,6 +444,28 @@ mod tests {
         assert_eq!(control, first, "the first operator and reason are kept");
         obey(&mut control, &asked(RequestKind::Start));
         assert_eq!((control.stopped, control.v), (None, 1));
+    }
+
+    #[test]
+    fn the_standby_of_one_member_is_stopped_and_started() {
+        let of = |kind, member: &str| {
+            asked(kind).with(|request| request.from = Outgoing::Member(member.parse().unwrap()))
+        };
+        let mut control = Control::default();
+        obey(&mut control, &of(RequestKind::StartStandby, "a"));
+        obey(&mut control, &of(RequestKind::RestartStandby, "a"));
+        assert_eq!(control, Control::default());
+        obey(&mut control, &of(RequestKind::StopStandby, "a"));
+        obey(&mut control, &of(RequestKind::StopStandby, "b"));
+        let first = control.clone();
+        obey(&mut control, &of(RequestKind::StopStandby, "a"));
+        assert_eq!(control, first, "the first operator and reason are kept");
+        obey(&mut control, &of(RequestKind::StartStandby, "a"));
+        let left: Vec<_> = control.stopped_standbys.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (left, control.stopped),
+            (vec!["the standby of b is stopped by ann@desk".to_owned()], None)
+        );
     }
 
     /// Kinds of requests, and who is left of those that may have begun one in term 4.

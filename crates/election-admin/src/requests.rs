@@ -114,10 +114,10 @@ pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Opti
     }
     let slot = seen.slot_for(request).ok();
     let mut open = seen.requests.iter().filter(|other| other.request.state.is_open());
-    // A move of another slot does not matter, and of standbys only the same one.
+    // A move of another slot does not matter, and of requests about standbys only those about the same one.
     let matters = |other: &AdminRequest| match (request.kind, other.kind) {
-        (RequestKind::RestartStandby, _) | (_, RequestKind::RestartStandby) => {
-            (request.kind, request.standby_of()) == (other.kind, other.standby_of())
+        (kind, of) if kind.is_about_standby() || of.is_about_standby() => {
+            request.standby_of() == other.standby_of()
         }
         (RequestKind::Restart, kind) if kind.is_move() => seen.slot_for(other).ok() == slot,
         // A leader that starts the job obeys a stop.

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet, time::Duration};
 
 use crate::znodes::overlays;
 use anstream::eprintln;
-use election_admin::{Layout, Observer, Snapshot};
+use election_admin::{Layout, Observer};
 use election_core::{Paths, strategy::in_words};
 use futures_util::{StreamExt as _, stream};
 use strategies::other_jobs::OtherJob;
@@ -16,6 +16,7 @@ use crate::{
     error::Error,
     mask::mask,
     tls::ClientTls,
+    view::led,
     workers::Workers,
 };
 
@@ -284,12 +285,6 @@ impl Operator {
     pub(crate) async fn close(self) {
         let _ = self.session.close(FAREWELL).await;
     }
-}
-
-/// Where a job is led.
-pub(crate) fn led(snapshot: &Snapshot) -> OtherJob {
-    let leaders = snapshot.leader_znodes.iter().flatten().map(|leader| &leader.record);
-    OtherJob::of(Some(&snapshot.control), snapshot.decided(), leaders)
 }
 
 /// Shows on standard error that the connection is lost, once in a command.

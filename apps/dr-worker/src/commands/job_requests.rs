@@ -35,38 +35,56 @@ pub(crate) async fn check(
     }
     let snapshot = operator.observer().await?.snapshot(paths).await?;
     check_names(operator, job, request, &snapshot)?;
-    if let Some(member) = request.standby_of() {
-        check_standby(job, member, &snapshot)?;
-        return Ok((snapshot, None));
-    }
     let news = is_done_already(job, request, &snapshot);
+    if let Some(member) = request.standby_of() {
+        if news.is_none() && request.kind != RequestKind::StartStandby {
+            check_standby(job, member, request.kind, &snapshot)?;
+        }
+        return Ok((snapshot, news));
+    }
     if news.is_none() && request.kind == RequestKind::Restart {
         check_restart(job, request, &snapshot)?;
     }
     Ok((snapshot, news))
 }
 
-/// Why nothing has to be done: the job is stopped, or not stopped, already, and no open request changes that.
+/// Why nothing has to be done: the job or the standby is stopped, or not stopped, already, and no open request changes that.
 fn is_done_already(job: &str, request: &AdminRequest, snapshot: &Snapshot) -> Option<String> {
     let is_open = |other: &AdminRequest| !other.kind.is_move() && !other.state.is_final();
     let is_busy = snapshot.requests.iter().any(|other| is_open(&other.request));
+    let standby = request.standby_of().map(|member| (member, snapshot.control.stopped_standby(member)));
     match (request.kind, &snapshot.control.stopped) {
         _ if is_busy => None,
+        (RequestKind::StopStandby, _) => Some(format!("{} already", standby?.1?)),
+        (RequestKind::StartStandby, _) => {
+            let (member, order) = standby?;
+            order.is_none().then(|| format!("the standby of {member} is not stopped"))
+        }
         (RequestKind::Stop, Some(stopped)) => Some(format!("{job} is {stopped} already")),
         (RequestKind::Start, None) => Some(format!("{job} is not stopped")),
         _ => None,
     }
 }
 
-fn check_standby(job: &str, member: &MemberId, snapshot: &Snapshot) -> Result<(), Error> {
+fn check_standby(job: &str, member: &MemberId, kind: RequestKind, snapshot: &Snapshot) -> Result<(), Error> {
     let leads = snapshot.leader_znodes.iter().flatten().any(|znode| znode.record.member == *member);
     if leads {
-        let restart = Typed::verb("restart").job(job);
+        let (verb, does) = match kind {
+            RequestKind::StopStandby => ("stop", "stops"),
+            _ => ("restart", "restarts"),
+        };
+        let of_job = Typed::verb(verb).job(job);
         return Err(Error::Failed(format!(
-            "{job}: {member} leads, and has no standby; `{restart}` restarts the job"
+            "{job}: {member} leads, and has no standby; `{of_job}` {does} the job"
         )));
     }
-    Ok(())
+    match snapshot.control.stopped_standby(member) {
+        Some(order) => {
+            let start = Typed::verb("start").arg("--standby").arg(member).job(job);
+            Err(Error::Failed(format!("{job}: {order}; `{start}` starts it")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_restart(job: &str, request: &AdminRequest, snapshot: &Snapshot) -> Result<(), Error> {

@@ -251,7 +251,11 @@ pub(crate) fn question(job: &str, request: &AdminRequest, snapshot: &Snapshot) -
         RequestKind::Failover => format!(": {leaders} leads, and the job stops there"),
         RequestKind::Stop => format!(": {leaders} leads; the job stops, and no other member starts it"),
         RequestKind::Restart => format!(": {leaders} leads; the job stops and starts again there"),
-        RequestKind::Switchover | RequestKind::Start | RequestKind::RestartStandby => return None,
+        RequestKind::Switchover
+        | RequestKind::Start
+        | RequestKind::RestartStandby
+        | RequestKind::StopStandby
+        | RequestKind::StartStandby => return None,
     };
     Some(format!("{}{danger}", describe(job, request)))
 }
@@ -281,7 +285,7 @@ pub(crate) fn describe(job: &str, request: &AdminRequest) -> String {
 pub(crate) fn outgoing(kind: RequestKind, from: &Outgoing) -> String {
     match from {
         Outgoing::Only => String::new(),
-        Outgoing::Member(member) if kind == RequestKind::RestartStandby => format!(" on {member}"),
+        Outgoing::Member(member) if kind.is_about_standby() => format!(" on {member}"),
         Outgoing::Member(member) => format!(" from {member}"),
         Outgoing::Slot(slot) => format!(" of slot {slot}"),
     }

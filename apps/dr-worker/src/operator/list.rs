@@ -375,12 +375,14 @@ fn headline(cluster: &Cluster) -> String {
         describe_orders(cluster.mode, &cluster.drained, &cluster.preferred_site, &cluster.site_order);
     let serviced = cluster.maintenance.iter().map(ToString::to_string);
     let stopped = cluster.stopped.iter().map(|stopped| format!("the job is {stopped}"));
+    let standbys = cluster.stopped_standbys.iter().map(ToString::to_string);
     let failed = cluster.failed_sites.iter().map(|f| format!("site {} has failed ({})", f.site, f.why));
     let unwell = cluster.unwell_sites.iter().map(UnwellSite::sentence);
     let orders: String = orders
         .into_iter()
         .chain(serviced)
         .chain(stopped)
+        .chain(standbys)
         .chain(failed)
         .chain(unwell)
         .chain(cluster.passing_orders())

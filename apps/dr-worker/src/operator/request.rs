@@ -42,10 +42,8 @@ pub(super) async fn carry_out(
 ) -> Result<(), Error> {
     match request.kind {
         _ if matches!(request.state, RequestState::Planned { .. }) => file_plan(of, request, how).await,
-        RequestKind::Switchover | RequestKind::Failover => move_leader(of, request, options, how).await,
-        RequestKind::Restart | RequestKind::Stop | RequestKind::Start | RequestKind::RestartStandby => {
-            ask_member(of, request, options, how).await
-        }
+        kind if kind.is_move() => move_leader(of, request, options, how).await,
+        _ => ask_member(of, request, options, how).await,
     }
 }
 

@@ -235,7 +235,8 @@ impl Underway<'_> {
             let awaited = match request.kind {
                 RequestKind::Stop => Some("the job to stop"),
                 RequestKind::Restart | RequestKind::Start => Some("the job to be ready"),
-                RequestKind::RestartStandby => Some("the standby to be ready"),
+                RequestKind::RestartStandby | RequestKind::StartStandby => Some("the standby to be ready"),
+                RequestKind::StopStandby => Some("the standby to stop"),
                 RequestKind::Switchover | RequestKind::Failover => None,
             };
             match (&request.state, awaited) {
@@ -303,6 +304,12 @@ impl Underway<'_> {
             }
             (RequestState::Done { leader, .. }, RequestKind::RestartStandby) => {
                 output::print(format_args!("the standby of {job} was restarted on {leader}"))
+            }
+            (RequestState::Done { leader, .. }, RequestKind::StopStandby) => {
+                output::print(format_args!("the standby of {job} is stopped on {leader}"))
+            }
+            (RequestState::Done { leader, .. }, RequestKind::StartStandby) => {
+                output::print(format_args!("the standby of {job} is started on {leader}"))
             }
             (RequestState::Done { leader, .. }, RequestKind::Start) => {
                 output::print(format_args!("{job} runs on {leader}"))

@@ -79,6 +79,7 @@ fn orders(cluster: &Cluster) -> Value {
     let Cluster {
         mode,
         stopped,
+        stopped_standbys,
         maintenance,
         drained,
         failed_sites,
@@ -89,8 +90,8 @@ fn orders(cluster: &Cluster) -> Value {
         ..
     } = cluster;
     json!({
-        "mode": mode, "stopped": stopped, "maintenance": maintenance, "drained": drained, "failed_sites": failed_sites,
-        "preferred_site": preferred_site, "site_order": site_order, "stay": stay, "confirmed": confirmed,
+        "mode": mode, "stopped": stopped, "stopped_standbys": stopped_standbys, "maintenance": maintenance, "drained": drained,
+        "failed_sites": failed_sites, "preferred_site": preferred_site, "site_order": site_order, "stay": stay, "confirmed": confirmed,
     })
 }
 

@@ -10,7 +10,7 @@ use election_core::{
         record::{
             AppliedOverlay, Confirmed, Control, Current, Elected, Exclusion, FiledRequest, Health,
             Maintenance, MemberFailure, MemberRecord, Mode, OrderedBy, Outgoing, RecordError, RequestKind,
-            RequestState, RoundTrips, SiteFailure, Slot, Status, StoppedJob, Target,
+            RequestState, RoundTrips, SiteFailure, Slot, Status, StoppedJob, StoppedStandby, Target,
         },
     },
     status::{Ballot, Skipped},
@@ -19,6 +19,7 @@ use election_core::{
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use strategies::other_jobs::OtherJob;
 
 use super::{PlannedStop, ProblemRow, ProcessRow, StandbyRow};
 use crate::{schema::Object, wall::moment};
@@ -63,6 +64,9 @@ pub struct Cluster {
     /// The order that the job is stopped: a leader does not run it.
     #[schemars(with = "Option<Object>")]
     pub stopped: Option<StoppedJob>,
+    /// Members whose standby is stopped by an operator's order.
+    #[schemars(with = "Vec<Object>")]
+    pub stopped_standbys: Vec<StoppedStandby>,
     /// Members that are being serviced: they hand over, and are not elected.
     #[schemars(with = "Vec<Object>")]
     pub maintenance: Vec<Maintenance>,
@@ -333,6 +337,7 @@ impl Cluster {
         let Control {
             mode,
             stopped,
+            stopped_standbys,
             maintenance,
             drained,
             preferred_site,
@@ -366,6 +371,7 @@ impl Cluster {
             failures: elected.map(|e| e.failures.clone()).unwrap_or_default(),
             mode,
             stopped,
+            stopped_standbys,
             maintenance,
             drained,
             failed_sites,
@@ -541,6 +547,12 @@ fn member_of(
 
 fn as_text<S: Serializer>(health: &Health, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(health)
+}
+
+/// Where a job is led.
+pub(crate) fn led(snapshot: &Snapshot) -> OtherJob {
+    let leaders = snapshot.leader_znodes.iter().flatten().map(|leader| &leader.record);
+    OtherJob::of(Some(&snapshot.control), snapshot.decided(), leaders)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ pub(crate) mod statuses;
 
 pub(crate) use access::problem as access_problem;
 pub use changes::Change;
-pub(crate) use cluster::is_absent;
 pub use cluster::{Cluster, Member, MemberRole, OpenRequest, UnwellSite, absence};
+pub(crate) use cluster::{is_absent, led};
 pub use diagnosis::diagnose;
 pub use explained::{Candidate, Explained, ExplainedSlot, hold_of, other_policy};
 pub use history::History;

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// A program that writes what it is told, and runs on.
-fn program(word: &str) -> String {
+pub(crate) fn program(word: &str) -> String {
     let script = format!(
         "echo {word} $$ $DR_ROLE $DR_LEADER >> $JOURNALS/$DR_MEMBER; trap 'exit 0' TERM; while :; do sleep 0.05; done"
     );
@@ -34,18 +34,18 @@ fn program(word: &str) -> String {
 }
 
 /// A command that writes what it is told.
-fn change(word: &str, told: &str) -> String {
+pub(crate) fn change(word: &str, told: &str) -> String {
     let script = format!("echo {word} {told} >> $JOURNALS/$DR_MEMBER");
     let command = serde_json::json!(["/bin/sh", "-c", script]).to_string();
     format!("{{ kind = \"exec\", command = {command} }}")
 }
 
 impl Stage {
-    fn standby_worker(&self, id: &str, site: &str, more: &[&str]) -> Running {
+    pub(crate) fn standby_worker(&self, id: &str, site: &str, more: &[&str]) -> Running {
         Running::start(&mut self.standby_command(id, site, more))
     }
 
-    fn standby_command(&self, id: &str, site: &str, more: &[&str]) -> Command {
+    pub(crate) fn standby_command(&self, id: &str, site: &str, more: &[&str]) -> Command {
         let env = format!("job.orders.env={{ JOURNALS = \"{}\" }}", self.dir.path().display());
         let command = format!("job.orders.command={}", program("leader"));
         let standby = format!("job.orders.standby.command={}", program("standby"));
@@ -54,29 +54,21 @@ impl Stage {
         self.worker_command(id, site, &settings)
     }
 
-    fn written(&self, id: &str) -> Vec<String> {
+    pub(crate) fn written(&self, id: &str) -> Vec<String> {
         let path: PathBuf = self.dir.path().join(id);
         fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
     /// It is running before it has written anything.
-    fn standby_pid(&self, id: &str) -> Pid {
+    pub(crate) fn standby_pid(&self, id: &str) -> Pid {
         until("the standby has begun", || self.last_pid(id, "standby").is_some());
         self.last_pid(id, "standby").expect("it has begun")
     }
 
-    fn last_pid(&self, id: &str, word: &str) -> Option<Pid> {
+    pub(crate) fn last_pid(&self, id: &str, word: &str) -> Option<Pid> {
         let lines = self.written(id);
         let line = lines.iter().rfind(|line| line.starts_with(word))?;
         line.split(' ').nth(1)?.parse().ok().map(Pid::from_raw)
-    }
-
-    /// The last command that [hangs], if it was told this leader: a standby that began before it knew of any has followed the
-    /// first one.
-    fn hanging(&self, id: &str, change: &str, leader: &str) -> Option<Pid> {
-        let lines = self.written(id);
-        let line = lines.iter().rfind(|line| line.starts_with(change))?;
-        line.ends_with(&format!(" {leader}")).then(|| self.last_pid(id, change)).flatten()
     }
 }
 
@@ -85,7 +77,7 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-fn standby_of(worker: &Running) -> Value {
+pub(crate) fn standby_of(worker: &Running) -> Value {
     let (_, body) = worker.http("GET", "/status");
     let status: Value = serde_json::from_str(&body).unwrap_or_default();
     status["jobs"]["orders"]["standby"].clone()
@@ -299,39 +291,6 @@ fn promote_by_restart_never_has_two_programs_and_a_required_standby_decides_who_
     assert!(!is_alive(standby));
 }
 
-#[test]
-fn a_promote_that_fails_or_hangs_costs_the_process_and_the_takeover() {
-    let stage = Stage::new("/standbys-fail");
-    let mut east = stage.standby_worker("east-1", "east", &[]);
-    until("the first leads", || leads(&east));
-    let fails = r#"job.orders.standby.promote={ kind = "exec", command = ["false"] }"#;
-    let west = stage.standby_worker("west-1", "west", &[fails, "policy.exclusion=1s"]);
-    for _ in 0..2 {
-        until("the standby is ready", || standby_of(&west)["state"] == "running");
-        let standby = stage.standby_pid("west-1");
-        stage.operator(&["switchover", "--to-site", "west"]).assert(0, &[]);
-        until("a new standby after the failure", || {
-            stage.last_pid("west-1", "standby").is_some_and(|pid| pid != standby)
-        });
-        assert!(!is_alive(standby), "two at once");
-        until("the first leads again", || leads(&east));
-    }
-    let written = stage.written("west-1");
-    assert!(!written.iter().any(|line| line.starts_with("leader")), "{written:?}");
-
-    // A promote that hangs, and a worker that is frozen meanwhile: the guard has the deadline already.
-    drop(west);
-    let west = stage.standby_worker("west-2", "west", &[&hangs("promote")]);
-    until("the standby is ready", || standby_of(&west)["state"] == "running");
-    let standby = stage.standby_pid("west-2");
-    east.signal(Signal::SIGKILL);
-    east.ended();
-    until("it is being promoted", || stage.last_pid("west-2", "promote").is_some());
-    west.signal(Signal::SIGSTOP);
-    until("the end of the process by the lease", || !is_alive(standby));
-    west.signal(Signal::SIGCONT);
-}
-
 /// Another job of the worker is being taken over.
 #[test]
 fn an_upgrade_that_can_not_begin_leaves_a_standby_alone_that_is_not_ready() {
@@ -387,154 +346,6 @@ fn a_deaf_standby_is_restarted_by_its_liveness_and_is_gone_before_the_leader_beg
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
     assert!(stage.last_pid("west-1", "leader").is_some_and(is_alive));
     assert!(!pids().into_iter().any(is_alive), "a standby beside the leader");
-}
-
-#[test]
-fn an_operator_restarts_a_standby_and_leadership_stays() {
-    let stage = Stage::new("/standbys-restarted");
-    let broken = stage.dir.path().join("broken");
-    let ready = format!(
-        "job.orders.standby.ready={{ kind = \"exec\", command = [\"test\", \"!\", \"-e\", \"{}\"], interval = \"50ms\" }}",
-        broken.display()
-    );
-    let east = stage.standby_worker("east-1", "east", &[&ready]);
-    until("the first leads", || leads(&east));
-    let mut west = stage.standby_worker("west-1", "west", &[&ready]);
-    until("the standby is ready", || standby_of(&west)["state"] == "running");
-    let (leader, before) = (stage.last_pid("east-1", "leader"), stage.standby_pid("west-1"));
-    let restart = |member: &str| stage.operator(&["restart", "--standby", member, "--wait"]);
-
-    let restarted = restart("west-1");
-    restarted.assert(0, &["restart-standby of orders on west-1"]);
-    assert_eq!(restarted.stdout, "the standby of orders was restarted on west-1\n");
-    until("another has begun", || stage.standby_pid("west-1") != before);
-    let after = stage.standby_pid("west-1");
-    assert!(after != before && !is_alive(before) && is_alive(after));
-    assert_eq!(standby_of(&west)["pid"], after.as_raw());
-    assert!(leads(&east) && stage.last_pid("east-1", "leader") == leader);
-    stage.operator(&["list"]).assert(0, &[]);
-
-    restart("east-1").assert(1, &["east-1 leads, and has no standby; `dr-worker restart"]);
-    restart("west-9").assert(64, &["unknown member west-9"]);
-
-    // The leader answers for a worker that dies meanwhile.
-    fs::write(&broken, "").expect("a file");
-    stage.operator(&["restart", "--standby", "west-1"]).assert(0, &[]);
-    let outcome = || stage.json(&["list"])["requests"][1]["outcome"].clone();
-    until("it has begun", || outcome()["state"] == "accepted");
-    west.signal(Signal::SIGKILL);
-    west.ended();
-    until("it is answered", || outcome()["state"] == "failed");
-    assert!(
-        outcome()["reason"].as_str().is_some_and(|why| why.starts_with("it was interrupted: west-1 is gone"))
-    );
-}
-
-fn parent(pid: Pid) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?;
-    parent.parse().ok().map(Pid::from_raw)
-}
-
-/// A command of the standby that says that it has begun, and does not end.
-fn hangs(change: &str) -> String {
-    let script = format!("echo {change} $$ $DR_LEADER >> $JOURNALS/$DR_MEMBER; exec sleep 600");
-    let command = serde_json::json!(["/bin/sh", "-c", script]);
-    format!("job.orders.standby.{change}={{ kind = \"exec\", command = {command}, timeout = \"10m\" }}")
-}
-
-#[test]
-fn a_follow_that_hangs_is_ended_by_a_restart_of_the_standby() {
-    let stage = Stage::new("/standbys-hung-follow");
-    let east = [stage.standby_worker("east-1", "east", &[]), stage.standby_worker("east-2", "east", &[])];
-    until("one leads", || east.iter().any(leads));
-    let west = stage.standby_worker("west-1", "west", &[&hangs("follow")]);
-    until("the standby is ready", || standby_of(&west)["state"] == "running");
-    let to = if leads(&east[0]) { "east-2" } else { "east-1" };
-    stage.operator(&["switchover", "--to", to, "--wait"]).assert(0, &[]);
-    until("the command hangs", || stage.hanging("west-1", "follow", to).is_some());
-    let (standby, command) = (stage.standby_pid("west-1"), stage.last_pid("west-1", "follow"));
-
-    stage.operator(&["restart", "--standby", "west-1", "--wait"]).assert(0, &[]);
-    assert!(!is_alive(standby) && !command.is_some_and(is_alive));
-    until("another has begun", || stage.standby_pid("west-1") != standby);
-    assert!(is_alive(stage.standby_pid("west-1")));
-    assert_eq!(stage.last_pid("west-1", "follow"), command, "it was started with the new leader");
-}
-
-/// Promote, follow or demote hangs on west-1; then its worker is killed, or the guard of the program.
-fn killed_during(root: &'static str, change: &str, is_worker: bool) {
-    let stage = Stage::new(root);
-    let hangs = hangs(change);
-    // The end of the takeover is not what is waited for.
-    let settings = [hangs.as_str(), "policy.exclusion=1s", "policy.takeover_timeout=5m"];
-    let east = [stage.standby_worker("east-1", "east", &[]), stage.standby_worker("east-2", "east", &[])];
-    until("one leads", || east.iter().any(leads));
-    let mut west = stage.standby_worker("west-1", "west", &settings);
-    until("the standby is ready", || standby_of(&west)["state"] == "running");
-    if change == "demote" {
-        stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
-    }
-    let to = match change {
-        "promote" => "west-1",
-        "demote" => "east-1",
-        _ if leads(&east[0]) => "east-2",
-        _ => "east-1",
-    };
-    stage.operator(&["switchover", "--to", to]).assert(0, &[]);
-    let leader = if change == "demote" { "west-1" } else { to };
-    until("the command hangs", || stage.hanging("west-1", change, leader).is_some());
-    let command = stage.last_pid("west-1", change);
-    let leader = stage.last_pid("west-1", "leader");
-    let standby = leader.unwrap_or_else(|| stage.standby_pid("west-1"));
-    let before = stage.last_pid("west-1", "standby");
-
-    if is_worker {
-        west.signal(Signal::SIGKILL);
-        west.ended();
-        until("the end of both", || !is_alive(standby) && !command.is_some_and(is_alive));
-        west = stage.standby_worker("west-1", "west", &settings);
-    } else {
-        let guard = parent(standby).filter(|guard| west.children().contains(guard));
-        kill(guard.expect("it is a guard of this worker"), Signal::SIGKILL).expect("alive");
-    }
-    until("another standby", || {
-        let has_begun = stage.last_pid("west-1", "standby") != before;
-        assert!(!has_begun || !is_alive(standby), "two at once");
-        has_begun
-    });
-    until("one of the others leads", || east.iter().any(leads));
-    assert!(!leads(&west) && stage.last_pid("west-1", "leader") == leader);
-}
-
-#[test]
-fn a_worker_that_is_killed_during_demote_leaves_nothing() {
-    killed_during("/standbys-killed-demote", "demote", true);
-}
-
-#[test]
-fn a_guard_that_is_killed_during_demote_takes_the_program_with_it() {
-    killed_during("/standbys-guard-demote", "demote", false);
-}
-
-#[test]
-fn a_worker_that_is_killed_during_promote_leaves_nothing() {
-    killed_during("/standbys-promote-worker", "promote", true);
-}
-
-#[test]
-fn a_guard_that_is_killed_during_promote_takes_the_standby_with_it() {
-    killed_during("/standbys-promote-guard", "promote", false);
-}
-
-#[test]
-fn a_worker_that_is_killed_during_follow_leaves_nothing() {
-    killed_during("/standbys-follow-worker", "follow", true);
-}
-
-#[test]
-fn a_guard_that_is_killed_during_follow_takes_the_standby_with_it() {
-    killed_during("/standbys-follow-guard", "follow", false);
 }
 
 /// By its program, and by its member; a restart is neither.

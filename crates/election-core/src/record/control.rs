@@ -49,6 +49,9 @@ pub struct Control {
     /// [`WITH_STOP`](Self::WITH_STOP).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<StoppedJob>,
+    /// Members whose standby is stopped by an operator's order. It applies to every process of the member until it ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped_standbys: Vec<StoppedStandby>,
     /// The author of the latest order.
     #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub changed_by: String,
@@ -74,6 +77,7 @@ impl Control {
         stay: Vec::new(),
         confirmed: Vec::new(),
         stopped: None,
+        stopped_standbys: Vec::new(),
         changed_by: String::new(),
         changed_at_ms: 0,
         changed_reason: None,
@@ -87,6 +91,11 @@ impl Control {
     /// The order that this member is being serviced, if there is one.
     pub fn serviced(&self, member: &MemberId) -> Option<&Maintenance> {
         self.maintenance.iter().find(|order| order.member == *member)
+    }
+
+    /// The order that the standby of this member is stopped, if there is one.
+    pub fn stopped_standby(&self, member: &MemberId) -> Option<&StoppedStandby> {
+        self.stopped_standbys.iter().find(|order| order.member == *member)
     }
 
     /// The format that these orders need.
@@ -166,6 +175,22 @@ impl fmt::Display for StoppedJob {
             Some(reason) => write!(f, "stopped by {by} ({reason})"),
             None => write!(f, "stopped by {by}"),
         }
+    }
+}
+
+/// An operator's order that the standby of a member is stopped, from when the member began to carry it out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct StoppedStandby {
+    /// The member.
+    pub member: MemberId,
+    /// Why, by whom and when.
+    #[serde(flatten)]
+    pub stopped: StoppedJob,
+}
+
+impl fmt::Display for StoppedStandby {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the standby of {} is {}", self.member, self.stopped)
     }
 }
 

@@ -25,7 +25,7 @@ mod tokens;
 pub use applied::{AppliedOverlay, RefusedOverlay};
 pub use cause::Cause;
 pub use contender::{Contender, ContenderStatus};
-pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, OrderedBy, StoppedJob};
+pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, OrderedBy, StoppedJob, StoppedStandby};
 pub use current::{Current, Status};
 pub use elected::{Elected, Exclusion, MemberFailure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};

@@ -52,7 +52,7 @@ pub struct AdminRequest {
     /// The member or site that should lead.
     #[serde(default)]
     pub to: Target,
-    /// The leader that it is about; of [`RequestKind::RestartStandby`] the member.
+    /// The leader that it is about; of a request [about a standby](RequestKind::is_about_standby) the member.
     #[serde(default, skip_serializing_if = "Outgoing::is_only")]
     pub from: Outgoing,
     /// Take leadership from a leader that does not release it within its stop budget. Two members may then act for a
@@ -95,15 +95,14 @@ impl AdminRequest {
             (RequestKind::Restart, Outgoing::Only) => slot == 0,
             (RequestKind::Restart, Outgoing::Member(wanted)) => wanted == member,
             (RequestKind::Restart, Outgoing::Slot(wanted)) => *wanted == slot,
-            (RequestKind::Stop | RequestKind::Start, _) => true,
-            (RequestKind::Switchover | RequestKind::Failover | RequestKind::RestartStandby, _) => false,
+            (kind, _) => !kind.is_move() && !kind.is_about_standby(),
         }
     }
 
     /// The member whose standby it is about, if it is about one.
     pub fn standby_of(&self) -> Option<&MemberId> {
-        match (self.kind, &self.from) {
-            (RequestKind::RestartStandby, Outgoing::Member(member)) => Some(member),
+        match &self.from {
+            Outgoing::Member(member) if self.kind.is_about_standby() => Some(member),
             _ => None,
         }
     }
@@ -189,6 +188,10 @@ pub enum RequestKind {
     Start,
     /// A member that does not lead stops its standby of the job and starts it again.
     RestartStandby,
+    /// A member stops its standby of the job, and does not start it until [`StartStandby`](Self::StartStandby).
+    StopStandby,
+    /// A member starts its stopped standby.
+    StartStandby,
 }
 
 impl RequestKind {
@@ -201,6 +204,8 @@ impl RequestKind {
             Self::Stop => "stop",
             Self::Start => "start",
             Self::RestartStandby => "restart-standby",
+            Self::StopStandby => "stop-standby",
+            Self::StartStandby => "start-standby",
         }
     }
 
@@ -209,7 +214,7 @@ impl RequestKind {
         match self {
             Self::Switchover | Self::Failover => "elector",
             Self::Restart | Self::Stop | Self::Start => "leader",
-            Self::RestartStandby => "member with the standby",
+            Self::RestartStandby | Self::StopStandby | Self::StartStandby => "member with the standby",
         }
     }
 
@@ -217,6 +222,11 @@ impl RequestKind {
     /// about its job; and the member of a standby the requests about that.
     pub const fn is_move(self) -> bool {
         matches!(self, Self::Switchover | Self::Failover)
+    }
+
+    /// Whether it is about the standby of a member.
+    pub const fn is_about_standby(self) -> bool {
+        matches!(self, Self::RestartStandby | Self::StopStandby | Self::StartStandby)
     }
 
     /// The progress or the outcome of a request of this kind, as text.
@@ -233,11 +243,20 @@ impl RequestKind {
                 RequestState::Done { term, leader, .. } => format!("done in term {term}: {leader} leads"),
                 _ => format!("pending: no {} has begun it yet", self.begun_by()),
             },
-            (Self::RestartStandby, RequestState::Accepted { .. }) => {
+            (Self::RestartStandby | Self::StartStandby, RequestState::Accepted { .. }) => {
                 "begun; the standby is not ready yet".to_owned()
+            }
+            (Self::StopStandby, RequestState::Accepted { .. }) => {
+                "begun; the standby has not stopped yet".to_owned()
             }
             (Self::RestartStandby, RequestState::Done { leader, .. }) => {
                 format!("done: {leader} has restarted its standby")
+            }
+            (Self::StopStandby, RequestState::Done { leader, .. }) => {
+                format!("done: the standby of {leader} is stopped")
+            }
+            (Self::StartStandby, RequestState::Done { leader, .. }) => {
+                format!("done: the standby of {leader} is ready")
             }
             (_, RequestState::Pending) => format!("pending: no {} has begun it yet", self.begun_by()),
             (Self::Stop, RequestState::Accepted { term }) => {
@@ -303,9 +322,9 @@ pub enum RequestState {
     /// Not processed yet.
     Pending,
     /// Begun: a move is decided, and the new leader is not READY yet; or the leader stops or starts its job; or a member
-    /// restarts its standby.
+    /// stops or starts its standby.
     Accepted {
-        /// The term that carries it out; of a standby, the one in which it is restarted.
+        /// The term that carries it out; of a standby, the one in which it is stopped or started.
         #[serde(with = "limits::term")]
         term: u64,
     },

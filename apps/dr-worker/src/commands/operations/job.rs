@@ -45,22 +45,42 @@ impl OneLeader {
     }
 }
 
-/// Stop the job, wherever leadership goes, until `start`.
+/// Stop the job, or a standby, until `start`.
 #[derive(Debug, Args)]
-pub(super) struct Stop {}
+pub(super) struct Stop {
+    /// Member whose standby is stopped instead.
+    #[arg(long, value_name = "MEMBER")]
+    standby: Option<MemberId>,
+}
 
-/// Start a stopped job on its leader.
+/// Start a stopped job on its leader, or a stopped standby.
 #[derive(Debug, Args)]
-pub(super) struct Start {}
+pub(super) struct Start {
+    /// Member whose standby is started instead.
+    #[arg(long, value_name = "MEMBER")]
+    standby: Option<MemberId>,
+}
+
+/// A request about the standby of this member, or about the job.
+fn of_standby_or<'a, T>(
+    of: &Election<'a>,
+    standby: &Option<MemberId>,
+    about_standby: RequestKind,
+    about_job: (RequestKind, Outgoing),
+) -> Ask<'a, T> {
+    let (kind, outgoing) = match standby {
+        Some(member) => (about_standby, Outgoing::Member(member.clone())),
+        None => about_job,
+    };
+    Ask::Request(of.author.request(kind, outgoing))
+}
 
 impl Operation for Restart {
     type Outcome = Filed;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Filed>, Error> {
-        Ok(Ask::Request(match &self.standby {
-            Some(member) => of.author.request(RequestKind::RestartStandby, Outgoing::Member(member.clone())),
-            None => of.author.request(RequestKind::Restart, self.from.outgoing()),
-        }))
+        let about_job = (RequestKind::Restart, self.from.outgoing());
+        Ok(of_standby_or(of, &self.standby, RequestKind::RestartStandby, about_job))
     }
 }
 
@@ -68,7 +88,7 @@ impl Operation for Stop {
     type Outcome = Halted;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Halted>, Error> {
-        Ok(Ask::Request(of.author.request(RequestKind::Stop, Outgoing::Only)))
+        Ok(of_standby_or(of, &self.standby, RequestKind::StopStandby, (RequestKind::Stop, Outgoing::Only)))
     }
 }
 
@@ -76,6 +96,6 @@ impl Operation for Start {
     type Outcome = Halted;
 
     async fn ask<'a>(&'a self, of: &'a Election<'a>) -> Result<Ask<'a, Halted>, Error> {
-        Ok(Ask::Request(of.author.request(RequestKind::Start, Outgoing::Only)))
+        Ok(of_standby_or(of, &self.standby, RequestKind::StartStandby, (RequestKind::Start, Outgoing::Only)))
     }
 }

@@ -137,7 +137,8 @@ pub(super) struct Loss {
 pub(super) struct OrderFacts {
     /// The mode, unless it is auto.
     pub(super) mode: Option<StandingOrder>,
-    pub(super) stopped: Option<StandingOrder>,
+    /// That the job is stopped, or the standby of a member.
+    pub(super) stopped: Vec<StandingOrder>,
     pub(super) maintenance: Vec<StandingOrder>,
     /// Sites that are drained or marked as failed.
     pub(super) closed: Vec<StandingOrder>,

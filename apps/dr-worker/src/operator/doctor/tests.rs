@@ -368,7 +368,7 @@ const FAULTS: &[Fault] = {
             f.elections[0].orders.mode = Some(order(0))
         }),
         ("stopped", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
-            f.elections[0].orders.stopped = Some(order(2))
+            f.elections[0].orders.stopped = vec![order(2)]
         }),
         ("maintenance", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
             f.elections[0].orders.maintenance.push(order(2))

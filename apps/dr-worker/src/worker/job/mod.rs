@@ -35,5 +35,6 @@ pub(crate) use kept_lines::WhoseOutput;
 pub use measure::run_measure;
 pub(crate) use program::ask_program;
 pub(crate) use rehearsal::{Rehearsals, rehearse};
+pub(crate) use role::SeenLeader;
 pub(crate) use shown_line::ShownLine;
 pub(crate) use standby::{HandedStandby, Standby, standby_name};

@@ -2,7 +2,11 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fs, io, path::PathBuf};
 
-use election_core::internals::record::Current;
+use election_core::{
+    config::{MemberId, SiteId},
+    internals::record::{Current, Status},
+    status::Leader,
+};
 use job_guard::own_file;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -25,15 +29,41 @@ pub(super) struct RoleFacts {
     site: Option<String>,
 }
 
+/// A leader as the other members see it.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenLeader {
+    pub(crate) member: MemberId,
+    pub(crate) site: SiteId,
+    pub(crate) address: Option<String>,
+    pub(crate) term: u64,
+    /// Known once it is READY.
+    pub(crate) fencing_token: Option<u64>,
+    pub(crate) is_ready: bool,
+}
+
+impl From<&Current> for SeenLeader {
+    fn from(current: &Current) -> Self {
+        let Current { member, site, endpoint, term, fencing_token, status, .. } = current.clone();
+        Self { member, site, address: endpoint, term, fencing_token, is_ready: status == Status::Ready }
+    }
+}
+
+impl From<&Leader> for SeenLeader {
+    fn from(leader: &Leader) -> Self {
+        let Leader { member, site, endpoint, term, fencing_token, .. } = leader.clone();
+        Self { member, site, address: endpoint, term, fencing_token: Some(fencing_token), is_ready: true }
+    }
+}
+
 impl RoleFacts {
     /// A standby of this leader; of none before the first one is known.
-    pub(super) fn of_standby(leader: Option<&Current>) -> Self {
+    pub(super) fn of_standby(leader: Option<&SeenLeader>) -> Self {
         Self {
             role: "standby".into(),
             term: leader.map_or(0, |leader| leader.term),
             token: None,
             leader: leader.map(|leader| leader.member.to_string()),
-            address: leader.and_then(|leader| leader.endpoint.clone()),
+            address: leader.and_then(|leader| leader.address.clone()),
             site: leader.map(|leader| leader.site.to_string()),
         }
     }

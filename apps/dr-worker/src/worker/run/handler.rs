@@ -1,11 +1,11 @@
 //! The application of a job's election.
 
-use std::{collections::BTreeMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use election_core::{
     Handler, Leadership,
     handler::{Appointment, ElectionEvent, Failure, StopOrder, StopReason},
-    internals::record::{Cause, Current, Status},
+    internals::record::{Cause, Current},
 };
 use job_guard::{Deadline, Lease};
 use parking_lot::Mutex;
@@ -15,13 +15,14 @@ use zk_session::BootTime;
 use super::{
     after::Order,
     fencing::Fencing,
+    leader_news::LeaderNews,
     orders::{Orders, Source},
     work::JobWork,
 };
 use crate::{
     config::HookName,
     worker::{
-        job::{HungDisk, JobEnv, JobError},
+        job::{HungDisk, JobError, SeenLeader},
         metrics,
         probes::PeerAnswers,
         state::JobSlot,
@@ -40,7 +41,9 @@ pub(super) struct JobHandler {
     orders: Mutex<Option<Orders>>,
     /// When the former leader last answered, from the takeover until the member leads.
     silent_since: Mutex<Option<BootTime>>,
-    newest: NewestLeaders,
+    news: Arc<LeaderNews>,
+    /// Whether the recipe is a queue, whose leaders are [followed](LeaderNews::follow_queue) beside the election.
+    is_queue: bool,
     disk: HungDisk,
     traces: Traces,
 }
@@ -52,6 +55,7 @@ impl JobHandler {
         answers: Arc<PeerAnswers>,
         session_timeout: Duration,
         (source, order): (Option<Source>, Option<Order>),
+        (news, is_queue): (Arc<LeaderNews>, bool),
         disk: HungDisk,
         traces: Traces,
     ) -> Self {
@@ -62,7 +66,8 @@ impl JobHandler {
             source,
             orders: Mutex::default(),
             silent_since: Mutex::default(),
-            newest: NewestLeaders::default(),
+            news,
+            is_queue,
             disk,
             traces,
         }
@@ -164,51 +169,11 @@ impl Handler for JobHandler {
     }
 
     fn follows_leaders(&self) -> bool {
-        true
+        !self.is_queue
     }
 
     async fn leader_changed(&self, slot: usize, leader: Option<&Current>) {
-        let (term, fencing_token) = self.newest.with(slot, leader);
-        let other = leader.filter(|leader| {
-            leader.status == Status::Ready && leader.member.as_str() != self.work.slot.member
-        });
-        if let (Some(standby), Some(leader)) = (self.work.slot.standby(), other) {
-            standby.leader_changed(leader);
-        }
-        if self.work.slot.spec().hooks.on_leader_changed.is_none() {
-            return;
-        }
-        let env = JobEnv {
-            job: self.work.slot.name().to_owned(),
-            member: self.work.slot.member.clone(),
-            site: self.work.slot.site.clone(),
-            slot,
-            term,
-            fencing_token,
-            ..JobEnv::default()
-        };
-        let text = |text: Option<String>| text.unwrap_or_default();
-        let more = [
-            ("DR_LEADER".to_owned(), text(leader.map(|l| l.member.to_string()))),
-            ("DR_LEADER_SITE".to_owned(), text(leader.map(|l| l.site.to_string()))),
-        ];
-        self.work.slot.tell_hook(HookName::OnLeaderChanged, env, more);
-    }
-}
-
-/// The term and the token of the last leader of each slot: they order an event among those that other members report.
-#[derive(Default)]
-struct NewestLeaders(Mutex<BTreeMap<usize, (u64, u64)>>);
-
-impl NewestLeaders {
-    /// Those of this leader, or if there is none those of the last one. A leader has no token before it is READY.
-    fn with(&self, slot: usize, leader: Option<&Current>) -> (u64, u64) {
-        let mut all = self.0.lock();
-        let (term, token) = all.entry(slot).or_default();
-        if let Some(leader) = leader {
-            (*term, *token) = (leader.term, leader.fencing_token.unwrap_or(*token));
-        }
-        (*term, *token)
+        self.news.tell(slot, leader.map(SeenLeader::from).as_ref());
     }
 }
 
@@ -257,32 +222,6 @@ mod tests {
     use election_core::internals::record::Phases;
 
     use super::*;
-
-    fn leader(term: u64, fencing_token: Option<u64>) -> Current {
-        let record = serde_json::json!({
-            "v": 1, "member": "east-1", "ballot": "b-0000000001", "site": "east", "slot": 0, "term": term,
-            "status": "PROGRESS", "since_ms": 0,
-        });
-        let mut leader: Current = serde_json::from_value(record).unwrap();
-        leader.fencing_token = fencing_token;
-        leader
-    }
-
-    #[test]
-    fn an_event_has_the_term_and_the_token_of_the_last_leader() {
-        let newest = NewestLeaders::default();
-        assert_eq!(newest.with(0, None), (0, 0));
-        for (leader, expected) in [
-            (Some(leader(5, None)), (5, 0)),
-            (Some(leader(5, Some(50))), (5, 50)),
-            (None, (5, 50)),
-            (Some(leader(6, None)), (6, 50)),
-            (Some(leader(6, Some(60))), (6, 60)),
-        ] {
-            assert_eq!(newest.with(0, leader.as_ref()), expected);
-        }
-        assert_eq!(newest.with(1, None), (0, 0), "each slot has its own");
-    }
 
     #[test]
     fn the_time_until_a_failure_was_noticed_is_told_where_it_is_known() {

@@ -8,7 +8,11 @@ use std::{
 };
 
 use election_admin::{AdminError, Observer};
-use election_core::{Election, ElectionConfig, Paths, config::Leftovers, internals::record::AppliedOverlay};
+use election_core::{
+    Election, ElectionConfig, Paths,
+    config::Leftovers,
+    internals::record::{AppliedOverlay, Control, StoppedStandby},
+};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use job_guard::{Guards, LeftRun, RunState, StateLock, capabilities::may_kill_any_user, delegated_cgroup};
 use tokio::task::JoinSet;
@@ -19,7 +23,9 @@ use super::{
     fencing::Fencing,
     handler::JobHandler,
     http_port::HttpPort,
-    leader_hosts, led,
+    leader_hosts,
+    leader_news::LeaderNews,
+    led,
     memory::Memory,
     orders::Source,
     parts::{JobParts, Parts},
@@ -178,7 +184,7 @@ impl Joining<'_> {
         background: &mut JoinSet<()>,
     ) -> Result<(), Error> {
         let &mut Self { config, session, memory, .. } = self;
-        let SeenElection { paths, leftovers, newest, floor } = looked;
+        let SeenElection { paths, leftovers, newest, floor, stopped_standby } = looked;
         let decides = job.recipe == config::Recipe::Elector;
         let path = paths.node(&config.node.id);
         let (guards, watchdog) = (self.parts.guards.clone(), self.device.watchdog.clone());
@@ -201,12 +207,19 @@ impl Joining<'_> {
         });
         let answers = Arc::new(PeerAnswers::default());
         let disk = self.worker.disk().clone();
+        let (news, is_queue) =
+            (Arc::new(LeaderNews::new(Arc::clone(&slot))), job.recipe == config::Recipe::Queue);
+        let is_told = slot.standby().is_some() || job.spec.hooks.on_leader_changed.is_some();
+        if is_queue && is_told {
+            background.spawn(Arc::clone(&news).follow_queue(session.clone(), paths.clone()));
+        }
         let handler = JobHandler::new(
             Arc::clone(&slot),
             fencing,
             Arc::clone(&answers),
             self.granted,
             (orders, order),
+            (news, is_queue),
             disk,
             self.traces.clone(),
         );
@@ -241,6 +254,9 @@ impl Joining<'_> {
         };
         if prober.needs_peers() {
             probes::check_own_address(&config.http.listen, &config.node.address);
+        }
+        if let Some((order, standby)) = stopped_standby.zip(slot.standby()) {
+            standby.obey(Some(order.stopped));
         }
         self.parts.jobs.push(JobParts::start(Arc::clone(&slot), prober, self.is_again));
         let vacancy = Arc::new(Vacancy::new());
@@ -402,6 +418,8 @@ struct SeenElection {
     newest: NewestFile,
     /// What the last worker of this state directory has seen.
     floor: Newest,
+    /// The order that the standby of this member is stopped.
+    stopped_standby: Option<StoppedStandby>,
 }
 
 /// Looks at all elections, some at a time.
@@ -433,7 +451,7 @@ async fn look(
     if let Some(again) = again {
         let floor =
             if again.contains(job.name()) { Newest::default() } else { newest.floor(job.name()).await };
-        return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor });
+        return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor, stopped_standby: None });
     }
     let floor = newest.floor(job.name()).await;
     check_recipe(observer, &paths, job).await?;
@@ -441,7 +459,11 @@ async fn look(
         tracing::warn!(job = job.name(), "{problem}");
     }
     let leftovers = leftovers(observer, &paths, config, job.recipe, memory).await;
-    Ok(SeenElection { paths, leftovers, newest, floor })
+    let control = observer.record::<Control>(&paths.control()).await;
+    // What can't be read is reported by who follows it.
+    let control = control.ok().flatten().unwrap_or_default();
+    let stopped_standby = control.stopped_standby(&config.node.id).cloned();
+    Ok(SeenElection { paths, leftovers, newest, floor, stopped_standby })
 }
 
 /// Checks whether this worker can join the election of a new job, for the next program of this process.

@@ -23,6 +23,7 @@ mod handover;
 mod http_port;
 mod join;
 mod leader_hosts;
+mod leader_news;
 mod led;
 mod left;
 mod measure;

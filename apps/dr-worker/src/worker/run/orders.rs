@@ -83,9 +83,14 @@ impl Orders {
         if let Some(order) = &work.order {
             order.enters(leadership.term());
         }
-        let halt = match self.source.next().await? {
-            JobNews::Stopped(Some(order)) => Halt::Stopped(order),
-            news => {
+        let news = self.source.next().await?;
+        let stopped = match &news {
+            JobNews::Orders(orders) => orders.stopped.clone(),
+            JobNews::Requests(_) | JobNews::Unreadable(_) => None,
+        };
+        let halt = match stopped {
+            Some(order) => Halt::Stopped(order),
+            None => {
                 self.note(work, news);
                 match work.may_not_start(leadership).await {
                     Some(why) => Halt::Waiting(why),
@@ -137,7 +142,11 @@ impl Orders {
                 }
             }
             match self.news().await? {
-                Some(JobNews::Stopped(Some(order))) => return Ok(order),
+                Some(JobNews::Orders(orders)) => {
+                    if let Some(order) = orders.stopped {
+                        return Ok(order);
+                    }
+                }
                 Some(news) => self.note(work, news),
                 None => {}
             }
@@ -164,7 +173,7 @@ impl Orders {
                 never = work.keep_recorded(leadership) => match never {},
                 () = &mut led.after_ready => led.after_ready = Box::pin(pending()),
                 news = led.orders.news() => match news? {
-                    Some(JobNews::Stopped(stopped)) => led.obey(stopped).await?,
+                    Some(JobNews::Orders(orders)) => led.obey(orders.stopped).await?,
                     Some(news) => led.orders.note(work, news),
                     None => {}
                 },
@@ -199,7 +208,7 @@ impl Orders {
                     "the orders of operators can't be read, so the job runs on: {error}"
                 );
             }
-            JobNews::Stopped(_) => {}
+            JobNews::Orders(_) => {}
         }
     }
 
@@ -234,7 +243,7 @@ impl Orders {
         }
     }
 
-    /// Answers for a member that has begun to restart its standby, and is gone. What becomes of either is not reported here.
+    /// Answers for a member that has begun a request about its standby, and is gone. What becomes of either is not reported here.
     async fn look_at_standby(&mut self, at: usize, which: &RequestRef, member: &MemberId, work: &JobWork) {
         let failed = |reason: String| RequestState::Failed { reason, at_ms: unix_ms() };
         match self.source.of_standby(which, member).await {

@@ -83,9 +83,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "stopped",
         severity: Severity::Warning,
-        finds: "an operator has stopped the job; a note during the first hour",
-        why: "It does not run on any leader.",
-        action: "`dr-worker start --job JOB`, when the reason is gone.",
+        finds: "an operator has stopped the job, or a standby; a note during the first hour",
+        why: "It does not run.",
+        action: "`dr-worker start --job JOB` when the reason is gone, for a standby with `--standby MEMBER`.",
         look: stopped,
     },
     Check {

@@ -174,14 +174,14 @@ fn orders(snapshot: &Snapshot) -> OrderFacts {
             failed.ordered.at_ms,
         )
     });
+    let job = control.stopped.iter().map(|stopped| (format!("the job is {stopped}"), stopped));
+    let standbys = control.stopped_standbys.iter().map(|order| (order.to_string(), &order.stopped));
+    let stopped = job.chain(standbys).map(|(sentence, stopped)| order(sentence, stopped.ordered.at_ms));
     OrderFacts {
         mode: (control.mode != Mode::Auto).then(|| {
             order(format!("the mode is {}, set by {}", control.mode.as_str(), control.changed_by), changed)
         }),
-        stopped: control
-            .stopped
-            .as_ref()
-            .map(|stopped| order(format!("the job is {stopped}"), stopped.ordered.at_ms)),
+        stopped: stopped.collect(),
         maintenance: control.maintenance.iter().map(|m| order(m.to_string(), m.ordered.at_ms)).collect(),
         closed: drained.chain(failed).collect(),
     }

@@ -7,7 +7,7 @@ use zk_session::BootTime;
 
 use super::{
     super::{env::JobEnv, error::JobError},
-    Standby,
+    Standby, StandbyState,
 };
 use crate::config::{JobSpec, RoleChange};
 
@@ -70,7 +70,8 @@ impl Standby {
     ) -> Result<bool, JobError> {
         let (spec, standby) = self.keys();
         let RoleChange::Exec { command, timeout } = standby.demote else { return Ok(false) };
-        if self.state.lock().is_over {
+        let ends = |state: &StandbyState| state.is_over || state.stopped.is_some();
+        if ends(&self.state.lock()) {
             return Ok(false);
         }
         let all = self.leader_env(env, env.over(&spec.env));

@@ -2,6 +2,7 @@
 
 use std::{io, os::fd::OwnedFd, sync::Arc};
 
+use election_core::internals::record::StoppedJob;
 use job_guard::{HandedRun, JobRun, LeftRun, RunState, WorkTime};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,8 @@ pub(crate) struct HandedStandby {
     told: RoleFacts,
     led: u64,
     restarts: u64,
-    /// `None`: a leadership has the job's program, or it is to be started.
+    stopped: Option<StoppedJob>,
+    /// `None`: a leadership has the job's program, or it is to be started, or is stopped by an order.
     pub(crate) run: Option<RunState>,
 }
 
@@ -49,9 +51,10 @@ impl Standby {
         let (mut handed, run, is_absent) = {
             let state = self.state.lock();
             let (leader, told) = (state.leader.clone(), state.told.clone());
-            let handed = HandedStandby { leader, told, led: state.led, restarts: state.restarts, run: None };
+            let (led, restarts, stopped) = (state.led, state.restarts, state.stopped.clone());
+            let handed = HandedStandby { leader, told, led, restarts, stopped, run: None };
             let run = state.run.clone().filter(|_| !state.is_over);
-            (handed, run, state.is_taken || state.is_over)
+            (handed, run, !state.is_kept())
         };
         let run = match run {
             Some(run) => Some(run.hand_over().await.map_err(|why| format!("its standby: {why}"))?),
@@ -67,7 +70,7 @@ impl Standby {
     /// # Errors
     /// If a descriptor can't be used.
     pub(crate) fn adopt(&self, handed: HandedStandby, descriptors: Vec<OwnedFd>) -> io::Result<()> {
-        let HandedStandby { leader, told, led, restarts, run } = handed;
+        let HandedStandby { leader, told, led, restarts, stopped, run } = handed;
         // What runs has read it.
         self.file.read();
         let run = match run {
@@ -79,6 +82,7 @@ impl Standby {
         };
         let mut state = self.state.lock();
         (state.leader, state.told, state.led, state.restarts, state.run) = (leader, told, led, restarts, run);
+        state.stopped = stopped;
         drop(state);
         self.turn();
         Ok(())

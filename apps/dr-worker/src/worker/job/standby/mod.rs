@@ -19,7 +19,7 @@ mod handover;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use election_core::internals::record::Current;
+use election_core::internals::record::StoppedJob;
 use job_guard::{ExitCodes, Guards, Job, JobRun, KILL_RESERVE, ProcessState, ProcessStatus, WorkTime};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -31,7 +31,7 @@ use super::{
     error::JobError,
     follow_runs::follow_runs,
     hook::HookRuns,
-    role::{LeadershipFile, RoleFacts},
+    role::{LeadershipFile, RoleFacts, SeenLeader},
 };
 use crate::config::{JobSpec, RoleChange, StandbySpec};
 pub(crate) use handover::HandedStandby;
@@ -73,8 +73,17 @@ struct StandbyState {
     is_over: bool,
     /// An operator has it restarted.
     is_restarted: bool,
+    /// An operator's order that it is stopped.
+    stopped: Option<StoppedJob>,
     /// Restarts of all earlier runs.
     restarts: u64,
+}
+
+impl StandbyState {
+    /// Whether the one that runs is attended to here, or another one is started.
+    fn is_kept(&self) -> bool {
+        !self.is_taken && !self.is_over && (self.stopped.is_none() || self.run.is_some())
+    }
 }
 
 impl Standby {
@@ -96,6 +105,7 @@ impl Standby {
             is_taken: false,
             is_over: true,
             is_restarted: false,
+            stopped: None,
             restarts: 0,
         };
         Some(Self {
@@ -162,7 +172,7 @@ impl Standby {
     }
 
     /// Another leader is READY. One of an older term is no news.
-    pub(crate) fn leader_changed(&self, leader: &Current) {
+    pub(crate) fn leader_changed(&self, leader: &SeenLeader) {
         let facts = RoleFacts::of_standby(Some(leader));
         let mut state = self.state.lock();
         if facts.term > state.leader.term {
@@ -217,19 +227,19 @@ impl Standby {
     async fn begin(&self) -> Option<(Arc<JobRun>, RoleFacts)> {
         let facts = {
             let state = self.state.lock();
-            (!state.is_taken && !state.is_over).then(|| state.leader.clone())?
+            state.is_kept().then(|| state.leader.clone())?
         };
         if let Err(error) = self.file.write(&facts).await {
             tracing::error!("{error}");
         }
         let job = self.job(&facts);
         let mut state = self.state.lock();
-        if state.is_taken || state.is_over {
+        if !state.is_kept() {
             return None;
         }
         state.is_restarted &= state.run.is_some();
         let run = match &state.run {
-            // It was demoted, and knows no later leader.
+            // It was demoted or continued.
             Some(run) => Arc::clone(run),
             None => {
                 let guards = guards_in(&self.guards, &self.env);
@@ -261,15 +271,15 @@ impl Standby {
         let mut pause: Option<Duration> = None;
         loop {
             turns.borrow_and_update();
-            let (is_own, is_restarted, leader) = {
+            let (is_own, must_stop, leader) = {
                 let state = self.state.lock();
                 let is_own = state.run.as_ref().is_some_and(|own| Arc::ptr_eq(own, run));
-                (is_own, state.is_restarted, state.leader.clone())
+                (is_own, state.is_restarted || state.stopped.is_some(), state.leader.clone())
             };
             if !is_own {
                 return;
             }
-            if is_restarted {
+            if must_stop {
                 let is_stopped = tokio::select! {
                     () = self.stop_run(run) => true,
                     () = self.until(|state| state.is_taken) => false,
@@ -283,7 +293,8 @@ impl Standby {
                 let followed = tokio::select! {
                     followed = self.follow(run, &leader) => followed,
                     () = self.until(|state| {
-                        state.is_taken || state.is_restarted || state.leader.term > leader.term
+                        state.is_taken || state.is_restarted || state.stopped.is_some()
+                            || state.leader.term > leader.term
                     }) => continue,
                 };
                 match followed {
@@ -374,6 +385,40 @@ impl Standby {
         outcome
     }
 
+    /// Has the standby stopped, or not any more, as an operator has ordered.
+    pub(crate) fn obey(&self, stopped: Option<StoppedJob>) {
+        let mut state = self.state.lock();
+        if state.stopped == stopped {
+            return;
+        }
+        match (&state.stopped, &stopped) {
+            (_, Some(order)) => tracing::warn!(job = self.env.job, "the standby is {order}"),
+            (_, None) => tracing::info!(job = self.env.job, "the standby is not stopped any more"),
+        }
+        state.stopped = stopped;
+        drop(state);
+        self.turn();
+    }
+
+    /// Waits until the standby that an order has stopped has ended, or is no standby any more.
+    pub(crate) async fn ended(&self) {
+        self.until(|state| state.run.is_none() || state.is_taken || state.is_over).await;
+    }
+
+    /// Waits until the standby that is not stopped any more is ready. That of a leader begins later.
+    ///
+    /// # Errors
+    /// Why there is no standby here any more, as text.
+    pub(crate) async fn ready(&self) -> Result<(), &'static str> {
+        if self.state.lock().is_taken {
+            return Ok(());
+        }
+        self.ends_like(|state| {
+            state.run.as_ref().is_some_and(|run| run.status().borrow().state == ProcessState::Running)
+        })
+        .await
+    }
+
     /// Waits until the standby is ready with another process than this one, which was killed.
     ///
     /// # Errors
@@ -390,10 +435,13 @@ impl Standby {
     async fn ends_like(&self, is_so: impl Fn(&StandbyState) -> bool) -> Result<(), &'static str> {
         let outcome = || {
             let state = self.state.lock();
-            match (state.is_taken, state.is_over) {
-                (true, _) => Some(Err("this member leads, or takes over")),
-                (_, true) => Some(Err("the worker ends, or is upgraded")),
-                _ => is_so(&state).then_some(Ok(())),
+            match &*state {
+                StandbyState { is_taken: true, .. } => Some(Err("this member leads, or takes over")),
+                StandbyState { is_over: true, .. } => Some(Err("the worker ends, or is upgraded")),
+                StandbyState { stopped: Some(_), .. } => {
+                    Some(Err("the standby is stopped by an operator's order"))
+                }
+                state => is_so(state).then_some(Ok(())),
             }
         };
         let changed = Notify::new();
@@ -471,9 +519,10 @@ impl Standby {
         self.commands.gone().await;
     }
 
-    /// Whether it can be handed over with its process, or a leadership has that.
+    /// Whether it can be handed over with its process, or has none: a leadership has it, or it is stopped by an order.
     pub(crate) fn is_ready(&self) -> bool {
-        self.process().is_none_or(|process| process.state == ProcessState::Running)
+        self.state.lock().stopped.is_some()
+            || self.process().is_none_or(|process| process.state == ProcessState::Running)
     }
 
     /// The process of the standby; `None` while a leadership has the job's program.
@@ -494,6 +543,9 @@ impl Standby {
     /// Why this member is not fit to lead for its standby; `None` if it is.
     pub(crate) fn problem(&self) -> Option<String> {
         let is_required = self.keys().1.required;
+        if let Some(order) = self.state.lock().stopped.as_ref().filter(|_| is_required) {
+            return Some(format!("the standby is {order}"));
+        }
         let process =
             self.process().filter(|process| is_required && process.state != ProcessState::Running)?;
         let last = process.problem.map(|problem| format!(" ({problem})")).unwrap_or_default();
