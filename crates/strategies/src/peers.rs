@@ -4,11 +4,18 @@ use std::collections::BTreeSet;
 
 use election_core::strategy::{Cause, MemberId, MemberRecord, Round, Strategy as _};
 
-use crate::{Pipeline, stage::Stage as _, stages};
+use crate::{
+    Pipeline,
+    stage::{Comparison, Stage as _},
+    stages,
+};
 
 /// Stages that order members without preferring any. Members that only these distinguish are equally good.
 const NO_PREFERENCE: [&str; 3] =
     [stages::Incumbent::NAME, stages::OldestBallot::NAME, stages::RoundRobin::NAME];
+
+/// Stages that can favour the incumbent by a margin. The favour is no preference.
+const FAVOURING: [&str; 2] = [stages::Latency::NAME, stages::Score::NAME];
 
 impl Pipeline {
     /// The members that could lead instead of the incumbent of `round` without a loss: those that may lead by an
@@ -42,8 +49,12 @@ impl Pipeline {
             .take_while(|(name, _)| *name != stages::Share::NAME)
             .filter(|(name, _)| !NO_PREFERENCE.contains(name))
             .collect();
+        let without = round.clone().with(|round| round.incumbent = None);
         let grades = |candidate: &MemberRecord| -> Vec<i64> {
-            preferences.iter().map(|(_, stage)| stage.grade(candidate, round)).collect()
+            let grade = |(name, stage): &(&'static str, &dyn Comparison)| {
+                stage.grade(candidate, if FAVOURING.contains(name) { &without } else { round })
+            };
+            preferences.iter().map(grade).collect()
         };
         let may_lead = self.electable(round);
         let incumbent = may_lead.iter().find(|candidate| round.incumbent == Some(&candidate.ballot));
@@ -60,9 +71,9 @@ impl Pipeline {
 mod tests {
     use super::*;
     use crate::{
-        AutoMoves, PolicySpec, SitePolicy,
-        stages::{OldestBallot, Share},
-        testing::{View, ballot, member, sites, unhealthy, with_priority},
+        AutoMoves, PolicySpec, SitePolicy, Steadiness,
+        stages::{Missing, OldestBallot, Score, Share, Term},
+        testing::{View, ballot, member, sites, unhealthy, with_attributes, with_priority},
     };
 
     fn peers(pipeline: &Pipeline, view: &View) -> Vec<String> {
@@ -91,6 +102,24 @@ mod tests {
             view.incumbent = Some(ballot(2));
             assert_eq!(peers(&pipeline, &view), ["east-1", "east-2"]);
         }
+    }
+
+    #[test]
+    fn the_favour_of_the_incumbent_is_no_preference() {
+        let term = Term {
+            attribute: "cores".to_owned(),
+            weight: 1,
+            worst: 0.0,
+            best: 10.0,
+            missing: Missing::Worst,
+        };
+        let score = Score::new([term], Steadiness { margin: 200, tolerance: 50 }).unwrap();
+        let pipeline = SitePolicy::default().fit().compare(score);
+        let view = View::of(
+            [("a", 1, "8"), ("b", 2, "8"), ("c", 3, "7")]
+                .map(|(id, ballot, cores)| with_attributes(id, "east", ballot, [("cores", cores)])),
+        );
+        assert_eq!(peers(&pipeline, &view.led_by("a")), ["a", "b"]);
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn configuration(id: &str, site: &str) -> String {
     format!(
         "[node]\nid = \"{id}\"\nsite = \"{site}\"\naddress = \"{id}\"\n\
          [zookeeper]\nconnect = \"{servers}\"\nsession_timeout = \"6s\"\ntick_time = \"{}ms\"\nconnect_timeout = \"10s\"\n\
-         [policy]\nsites = [\"west\", \"east\"]\nmax_takeovers = {{ count = 1000, within = \"10m\" }}\n\
+         [policy]\nsites = [\"west\", \"east\"]\nmax_takeovers = {{ count = 50, within = \"10m\" }}\n\
          [job.orders]\ncommand = [\"/usr/local/bin/ledger\", \"run\", \"--orders\", \"/srv/orders.csv\", \"--store\", \
          \"sqlite:/srv/ledger.db\", \"--pace\", \"50ms\"]\nfenced = true\nstop_timeout = \"1s\"\nready.after = \"0s\"\n",
         TICK.as_millis()

@@ -116,7 +116,7 @@ table! {
 
 table! {
     for TakeoverLimit {
-        /// So many takeovers ...
+        /// So many takeovers, 1 to 50; with several slots 1 to 160 / slots ...
         count: u32 => value().check(|count: &u32| {
             (*count == 0).then(|| "0 would forbid every takeover; 1 or more is valid".to_owned())
         });
@@ -127,8 +127,11 @@ table! {
 
 table! {
     for SiteFailureLimit {
-        /// So many failures; 0: no limit.
-        count: u32 => value();
+        /// So many failures; 0: no limit. The last eight of all sites together are remembered.
+        count: u32 => value().check(|count: &u32| {
+            let most = Policy::MOST_SITE_FAILURES;
+            (*count > most).then(|| format!("an election remembers {most} failures of sites; valid: 0 to {most}"))
+        });
         /// ... within this window.
         within: Duration => value().within(SECOND..=30 * DAY);
     }
@@ -335,6 +338,13 @@ impl PolicyConfig {
                 "slots",
                 format!("{slots} leaders at once are not possible; valid: 1 to {MAX_SLOTS}"),
             );
+        }
+        let (count, most) = (self.election.max_takeovers.count, Policy::most_takeovers(slots));
+        if count > most && (own || section.has("max_takeovers")) {
+            let message = format!(
+                "{count} are more takeovers than an election remembers; valid with {slots} slots: 1 to {most}"
+            );
+            section.problem("max_takeovers", message);
         }
         if self.balance && slots != 1 && (section.has("balance") || own) {
             let message = "the leaders of several slots are not balanced; spread = \"sites\" spreads them over the sites";

@@ -78,7 +78,7 @@ async fn foresee(operator: &Operator, then: &mut OperatorConfig, what_if: &WhatI
         for (job, snapshot) in &snapshots {
             let now = &operator.config;
             let simulated = Simulated::new(job, snapshot, what_if.clone(), now, then, unix_ms());
-            then.others.insert((*job).clone(), simulated.would_be_led());
+            then.others.insert((*job).clone(), simulated.would_be_led(snapshot.control.mode));
         }
     }
     Ok(())

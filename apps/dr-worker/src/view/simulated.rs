@@ -5,7 +5,7 @@ use election_core::{
     config::{MemberId, SiteId},
     internals::{
         explain::{Obstacle, Played, Proposal, Prospect, simulate},
-        record::{MemberRecord, Named},
+        record::{MemberRecord, Mode, Named},
     },
 };
 use schemars::JsonSchema;
@@ -206,14 +206,16 @@ impl Simulated {
         }
     }
 
-    /// Where the job would be led.
-    pub fn would_be_led(&self) -> OtherJob {
+    /// Where the job would be led. In a mode that decides nothing automatically, no job moves for its sake.
+    pub fn would_be_led(&self, mode: Mode) -> OtherJob {
         let by: Vec<_> =
             self.slots.iter().filter_map(|slot| slot.would_lead.as_ref()).map(LedBy::new).collect();
         if by.is_empty() {
             OtherJob::Unknown("it would have no leader".to_owned())
-        } else {
+        } else if mode == Mode::Auto {
             OtherJob::Led(by)
+        } else {
+            OtherJob::Unsettled(by, format!("its mode is {mode}"))
         }
     }
 

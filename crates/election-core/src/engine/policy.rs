@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::calendar::Windows;
+use crate::{calendar::Windows, record::most};
 
 /// How an election behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,14 @@ impl Policy {
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
+    }
+
+    /// The most failures of sites that an election remembers, of all sites together.
+    pub const MOST_SITE_FAILURES: u32 = most::SITE_FAILURES as u32;
+
+    /// The most takeovers of each slot that an election with this number of slots remembers.
+    pub fn most_takeovers(slots: usize) -> u32 {
+        u32::try_from(most::attempts(slots)).unwrap_or(u32::MAX)
     }
 
     /// Whether a leader can be deposed on the reports of other members.
@@ -143,7 +151,7 @@ pub enum Confirm {
 /// A number of takeovers within a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakeoverLimit {
-    /// The number.
+    /// The number. More than [`Policy::most_takeovers`] count as that.
     pub count: u32,
     /// The time.
     pub within: Duration,
@@ -152,7 +160,8 @@ pub struct TakeoverLimit {
 /// How often a site may fail within a time before leadership does not return to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteFailureLimit {
-    /// At this number of failures leadership does not return to it; 0 for no limit, and no failure is remembered.
+    /// At this number of failures leadership does not return to it; 0 for no limit, and no failure is remembered. A limit above
+    /// [`Policy::MOST_SITE_FAILURES`] is never reached.
     pub count: u32,
     /// The time.
     pub within: Duration,

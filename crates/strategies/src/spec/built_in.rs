@@ -172,15 +172,21 @@ impl Named<OwnStage> {
         self.made.comparison.is_none()
     }
 
-    /// Whether both limit the same attribute, or bind the leader to the same other job.
-    pub(super) fn limits_the_same(&self, other: &Self) -> bool {
-        let attribute = |stage: &Self| stage.settings.get("attribute").cloned();
-        self.name == other.name
-            && match self.name {
-                Limit::NAME => attribute(self) == attribute(other),
-                WithJob::NAME => self.of_job() == other.of_job() && self.made.filter.is_some(),
-                _ => false,
-            }
+    /// Whether both refuse members, by the same stage: of those that a pipeline can have several times, for the same attribute or
+    /// other job.
+    pub(super) fn refuses_as(&self, other: &Self) -> bool {
+        let of = |stage: &Self| match stage.name {
+            Limit::NAME => stage.settings.get("attribute").cloned(),
+            _ => stage.of_job().cloned(),
+        };
+        let refuses = |stage: &Self| stage.made.filter.is_some();
+        self.name == other.name && refuses(self) && refuses(other) && of(self) == of(other)
+    }
+
+    /// The filter that it is, if it is one.
+    pub(super) fn refusing(&self) -> Option<Self> {
+        self.made.filter.as_ref()?;
+        Some(Self { made: OwnStage { comparison: None, ..self.made.clone() }, ..self.clone() })
     }
 
     /// The other job that the stage `with-job` goes by: it may be listed once for each.
@@ -210,9 +216,8 @@ impl Named<OwnStage> {
 
     fn with_job(&self, pipeline: Pipeline, jobs: &OtherJobs) -> Pipeline {
         let Some(stage) = self.of_other_job(jobs) else { return pipeline };
-        match &self.made.filter {
-            Some(_) => pipeline.filter(stage.clone()).compare(stage),
-            None => pipeline.compare(stage),
-        }
+        let OwnStage { filter, comparison, .. } = &self.made;
+        let pipeline = if filter.is_some() { pipeline.filter(stage.clone()) } else { pipeline };
+        if comparison.is_some() { pipeline.compare(stage) } else { pipeline }
     }
 }

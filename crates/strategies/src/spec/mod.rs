@@ -30,8 +30,8 @@ use crate::{
     site_policy::{AutoMoves, SitePolicy},
     stage::Stage as _,
     stages::{
-        FailedLast, Hours, Incumbent, Minimum, OldestBallot, Priority, RoundRobin, SameSite, SiteOrder,
-        Software, WithJob, YoungestBallot,
+        FailedLast, Hours, Incumbent, Minimum, OldestBallot, Priority, SameSite, SiteOrder, Software,
+        WithJob, YoungestBallot,
     },
 };
 
@@ -140,12 +140,6 @@ impl PolicySpec {
             findings.at("pipeline", |findings| read_pipeline(value, &named, known, findings))
         });
         let rules = read_rules(&sites, &named, known, &mut findings);
-        let has = |name| pipeline.iter().flatten().any(|stage: &Named<_>| stage.name == name);
-        if has(RoundRobin::NAME) && !has(Incumbent::NAME) && sites.auto_moves != AutoMoves::None {
-            let message = "with the stage \"round-robin\" the next member is always better, and leadership would move \
-                           without end; valid with it: \"none\"";
-            findings.say_of("auto_moves", message);
-        }
         check_hours(&sites, "pipeline", pipeline.iter().flatten(), &mut findings);
         check_hours(&sites, "rules", rules.iter().flat_map(|rule| &rule.pipeline), &mut findings);
         let strategy = sites.strategy.as_ref();
@@ -244,19 +238,24 @@ impl PolicySpec {
         let pipeline = self.site_policy.pipeline(usual, planned, stopping);
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(pipeline, |pipeline, rule| {
-            let fit = self.site_policy.enough_first(self.fit_for(rule).compare(FailedLast));
-            pipeline.ahead(rule.causes.iter().copied(), self.add(fit, &rule.pipeline))
+            let fit = || self.site_policy.enough_first(self.fit_for(rule).compare(FailedLast));
+            let ruled = pipeline.ahead(rule.causes.iter().copied(), self.add(fit(), &rule.pipeline));
+            match self.site_policy.auto_moves {
+                AutoMoves::InSite if rule.causes.contains(&Cause::BetterCandidate) => {
+                    ruled.ahead([Cause::BetterCandidate], self.add(fit().compare(SameSite), &rule.pipeline))
+                }
+                _ => ruled,
+            }
         })
     }
 
-    /// The filters of a rule besides those in its own pipeline: a stage `limit` of the policy counts for every cause,
-    /// unless the rule limits the same attribute, and so does a stage `with-job` that refuses members.
+    /// The filters of a rule besides those in its own pipeline: whom a stage of the policy's pipeline refuses may not lead for the
+    /// rule's causes either, unless the rule has the same stage with conditions of its own.
     fn fit_for(&self, rule: &Rule) -> Pipeline {
-        let is_forgotten =
-            |limit: &&Named<OwnStage>| !rule.pipeline.iter().any(|own| own.limits_the_same(limit));
-        let limits = self.pipeline.iter().flatten().filter(|stage| stage.limits_the_same(stage));
-        let limits: Vec<_> = limits.filter(is_forgotten).cloned().collect();
-        self.add(self.site_policy.fit(), &limits)
+        let of_policy = self.pipeline.iter().flatten();
+        let inherited = of_policy.filter(|stage| !rule.pipeline.iter().any(|own| own.refuses_as(stage)));
+        let inherited: Vec<_> = inherited.filter_map(Named::refusing).collect();
+        self.add(self.site_policy.fit(), &inherited)
     }
 
     /// The stages before a whole strategy for each cause, and then the strategy.

@@ -142,7 +142,7 @@ fn a_stage_of_another_crate_is_one_like_the_others() {
         stages(&spec, Cause::LeaderLost),
         format!("{FIT} has gate failed-last fewer-failures has priority member-id")
     );
-    assert_eq!(stages(&spec, Cause::Startup), format!("{FIT} failed-last has member-id"));
+    assert_eq!(stages(&spec, Cause::Startup), format!("{FIT} has gate failed-last has member-id"));
     let ssd = |id, number| with_attributes(id, "east", number, [("ssd", "yes")]);
     let closed = with_attributes("d", "east", 4, [("ssd", "yes"), ("closed", "yes")]);
     let members = [member("a", "east", 1), ssd("b", 2).with(|m| m.priority = 2), ssd("c", 3), closed];
@@ -154,7 +154,11 @@ fn a_stage_of_another_crate_is_one_like_the_others() {
     view.accepts_loss = true;
     assert_eq!(order(&*strategy, &view)[2], "a: the loss is accepted: it has no ssd");
     let view = View::of([member("a", "east", 1), ssd("b", 2)]);
-    assert_eq!(order(&*strategy, &view), ["b: has ssd", "a: has no ssd"]);
+    assert_eq!(
+        order(&*strategy, &view),
+        ["b: the only candidate"],
+        "whom the pipeline refuses leads by no rule"
+    );
 }
 
 #[test]
@@ -420,8 +424,8 @@ fn a_rule_does_not_forget_what_may_be_lost() {
          [[rules]]\nwhen = 'failure'\npipeline = ['priority']\n\
          [[rules]]\nwhen = 'startup'\npipeline = [{ stage = 'limit', attribute = 'lag', at_most = 99 }, 'priority']",
     );
-    assert_eq!(stages(&spec, Cause::LeaderLost), format!("{FIT} limit failed-last priority member-id"));
-    assert_eq!(stages(&spec, Cause::Startup), format!("{FIT} limit failed-last priority member-id"));
+    assert_eq!(stages(&spec, Cause::LeaderLost), format!("{FIT} limit gate failed-last priority member-id"));
+    assert_eq!(stages(&spec, Cause::Startup), format!("{FIT} gate limit failed-last priority member-id"));
     let lags = |id, number, lag| with_attributes(id, "east", number, [("lag", lag)]);
     let mut view = View::of([lags("a", 1, "9"), lags("b", 2, "50"), lags("c", 3, "100")]);
     assert_eq!(refused(&*spec.strategy(), &view), ["c (limit): lag is 100 and the limit is 99"]);

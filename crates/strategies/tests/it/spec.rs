@@ -152,12 +152,6 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
                 "sites[3]: expected a string in quotes, found the integer 4",
             ],
         ),
-        (
-            "auto_moves = 'all'\npipeline = ['round-robin']",
-            &[
-                "auto_moves: with the stage \"round-robin\" the next member is always better, and leadership would move without end; valid with it: \"none\"",
-            ],
-        ),
         ("pipeline = ['priority', 'latncy']", &[&not_known]),
         ("pipeline = []", &["pipeline: it is empty; name at least one stage"]),
         (
@@ -257,6 +251,15 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
     }
     let fine = "auto_moves = 'all'\n[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']";
     assert!(stages(&read(fine), Cause::BetterCandidate).contains("failed-last priority"));
+    let in_site = fine
+        .replace("'all'", "'in-site'")
+        .replace("when = 'better-candidate'", "when = ['startup', 'better-candidate']");
+    let spec = read(&in_site);
+    assert!(
+        stages(&spec, Cause::BetterCandidate).contains("failed-last same-site priority"),
+        "as auto_moves says"
+    );
+    assert!(stages(&spec, Cause::Startup).contains("failed-last priority"));
 }
 
 /// For members that publish all that there is.
@@ -363,7 +366,8 @@ fn what_is_said_of_sites_holds_in_each_pipeline() {
     let spec = read_with_all(&format!("{keys}pipeline = ['class']\n{rule}"));
     assert_eq!(
         stages(&spec, Cause::LeaderLost),
-        format!("{fit} failed-last site-minimum priority member-id")
+        format!("{fit} class failed-last site-minimum priority member-id"),
+        "whom the policy's pipeline refuses may not lead by the rule either"
     );
     assert_eq!(stages(&spec, Cause::Startup), format!("{fit} class site-minimum same-site class member-id"));
     for none in ["site_minimum = 1", "site_minimum = { east = 1 }\nbelow_site_minimum = 'never'"] {

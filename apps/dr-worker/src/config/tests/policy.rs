@@ -26,7 +26,7 @@ fn a_job_goes_its_own_way_with_what_it_does_not_say_from_the_policy() {
     let of =
         |name: &str, cause| stages(&config.jobs.iter().find(|job| job.name() == name).unwrap().policy, cause);
     assert_eq!(of("orders", Cause::MemberJoined), "class class site-order member-id");
-    assert_eq!(of("orders", Cause::WorkFailed), "failed-last same-site member-id");
+    assert_eq!(of("orders", Cause::WorkFailed), "class failed-last same-site member-id");
     assert_eq!(of("bills", Cause::LeaderLost), "other-site failed-last fewer-failures round-robin member-id");
     assert_eq!(of("stock", Cause::LeaderLost), "failed-last fewer-failures round-robin member-id");
     assert!(of("mails", Cause::LeaderLost).starts_with("failed-last same-site "));
@@ -56,17 +56,10 @@ fn a_policy_that_makes_no_sense_is_refused_at_its_place() {
             "worker.toml:13:42: policy.rules[0].pipeline[0].fist: unknown key",
             &["valid here: stage, first, attribute, at_least"],
         );
-    with("pipeline = [\"round-robin\"]").set("policy.auto_moves=all").refused(
-        "--set policy.auto_moves=all: policy.auto_moves: with the stage \"round-robin\" the next member is always better",
-        &["valid with it: \"none\""],
-    );
     with("confirm = \"cross-site\"").refused(
         "worker.toml:11:11: policy.confirm: leadership moves automatically to another site only with auto_moves = \"all\"",
         &["\"none\""],
     );
-    // What is taken over can be what doesn't fit.
-    let given = with("auto_moves = \"all\"\n[job.orders.policy]\npipeline = [\"round-robin\"]");
-    given.refused("worker.toml:12:13: job.orders.policy.auto_moves: with the stage", &["round-robin"]);
     // Once, and not again for each job; and what is wrong with a key by itself only as such.
     with("sites = [\"east\", \"east\"]")
         .refused("worker.toml:11:18: policy.sites[1]: \"east\" is listed twice", &[]);
@@ -324,6 +317,28 @@ fn the_fingerprint_is_of_all_that_is_said_of_sites_jobs_and_hours() {
     ];
     let words: std::collections::BTreeSet<_> = all.iter().map(|sets| of(sets)).collect();
     assert_eq!(words.len(), all.len());
+}
+
+#[test]
+fn no_limit_is_above_what_an_election_remembers() {
+    let refused = |sets: &[&str]| {
+        let given = sets.iter().fold(Given::file(SMALL), |given, set| given.set(set));
+        given.load().err().map(|problems| problems.to_string())
+    };
+    let takeovers = |count| format!("policy.max_takeovers={{ count = {count}, within = \"5m\" }}");
+    assert_eq!(refused(&[&takeovers(50)]), None);
+    let text = refused(&[&takeovers(51)]).unwrap();
+    assert!(
+        text.contains("policy.max_takeovers: 51 are more takeovers") && text.contains("1 to 50"),
+        "{text}"
+    );
+    let text = refused(&["policy.slots=16", &takeovers(20)]).unwrap();
+    assert!(text.contains("valid with 16 slots: 1 to 10"), "{text}");
+    let text = refused(&[&takeovers(20), "job.orders.policy.slots=16"]).unwrap();
+    assert!(text.contains("job.orders.policy.max_takeovers: 20 are more takeovers"), "{text}");
+    assert_eq!(refused(&["policy.max_site_failures.count=8"]), None);
+    let text = refused(&["policy.max_site_failures.count=9"]).unwrap();
+    assert!(text.contains("policy.max_site_failures.count: an election remembers 8 failures"), "{text}");
 }
 
 /// A fixed policy has this one in every version that means the same by it: members of two versions compare theirs.

@@ -65,7 +65,7 @@ impl Balanced {
             jobs.push(CountedJob {
                 paths: Paths::new(&config.zookeeper.root, job.name()).map_err(invalid)?,
                 name: job.name().to_owned(),
-                pipeline: job.policy.pipeline(),
+                who: job.policy.who.clone(),
                 policy: job.policy.engine(job.spec.stop_budget(), job.fenced),
                 balance: job.recipe == config::Recipe::Elector && job.policy.balance,
             });

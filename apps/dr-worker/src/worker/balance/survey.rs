@@ -5,26 +5,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use election_admin::{Layout, Snapshot};
 use election_core::{
     Paths,
-    config::{MemberId, Policy},
+    config::{Confirm, MemberId, Policy},
     internals::{
         explain::{barred_sites, failed_sites},
-        record::{Cause, Elected, MemberRecord, Mode, Status},
+        record::{Cause, Elected, MemberRecord, Mode, Named, Status},
     },
     status::Ballot,
     strategy::{Round, Trouble},
 };
 use strategies::{
-    Pipeline,
+    PolicySpec,
     fair_share::{Election, Node},
+    other_jobs::OtherJobs,
     stages::Share,
 };
+
+use crate::view::led;
 
 /// A job whose leadership is counted.
 #[derive(Debug)]
 pub(super) struct CountedJob {
     pub(super) name: String,
     pub(super) paths: Paths,
-    pub(super) pipeline: Pipeline,
+    /// Without what is known of other jobs.
+    pub(super) who: PolicySpec,
     pub(super) policy: Policy,
     /// Whether its leadership may be moved.
     pub(super) balance: bool,
@@ -51,6 +55,7 @@ pub(super) fn survey(
     unix_ms: u64,
 ) -> Survey {
     let mut survey = Survey::default();
+    let others: OtherJobs = snapshots.iter().map(|(job, snapshot)| (job.clone(), led(snapshot))).collect();
     for job in jobs {
         let Some(snapshot) = snapshots.get(&job.name) else { continue };
         for member in &snapshot.members {
@@ -62,7 +67,7 @@ pub(super) fn survey(
         let elected = snapshot.decided();
         match elected {
             Some(elected) if snapshot.layout == Layout::Elector => {
-                survey.elections.extend(decided(job, snapshot, elected, refused, unix_ms));
+                survey.elections.extend(decided(job, snapshot, elected, (refused, &others), unix_ms));
             }
             // Without an elector, leadership can't be moved on request.
             _ => survey.elections.extend(
@@ -83,7 +88,7 @@ fn decided<'a>(
     job: &'a CountedJob,
     snapshot: &'a Snapshot,
     elected: &'a Elected,
-    refused: &RefusedMoves,
+    (refused, others): (&RefusedMoves, &OtherJobs),
     unix_ms: u64,
 ) -> Vec<Election> {
     let leaders: Vec<_> = elected.leaders().collect();
@@ -96,7 +101,7 @@ fn decided<'a>(
     if why_it_stays(job, snapshot, &leader.ballot, unix_ms).is_some() {
         return vec![fixed(job.name.clone(), leader.member.clone())];
     }
-    let mut fit = peers(job, snapshot, elected, &leader.ballot, unix_ms);
+    let mut fit = peers(job, snapshot, elected, (leader, others), unix_ms);
     fit.retain(|member| !refused.contains_key(&(job.name.clone(), member.clone())));
     let leader = Some(leader.member.clone());
     vec![Election { name: job.name.clone(), leader, fit: Some(fit), stays: false }]
@@ -114,6 +119,9 @@ fn why_it_stays(
     }
     if snapshot.control.mode != Mode::Auto {
         return Some("its mode is not auto");
+    }
+    if snapshot.decided().is_some_and(|elected| snapshot.control.stay.contains(&elected.term_of(0))) {
+        return Some("an operator has ordered its leader to stay");
     }
     if snapshot.requests.iter().any(|filed| filed.request.state.is_open()) {
         return Some("an operator's request is open");
@@ -143,13 +151,18 @@ fn peers(
     job: &CountedJob,
     snapshot: &Snapshot,
     elected: &Elected,
-    leader: &Ballot,
+    (leader, others): (&Named, &OtherJobs),
     unix_ms: u64,
 ) -> BTreeSet<MemberId> {
-    // Unlike an operator, the balancer does not move leadership back to a site that has failed too often.
+    let Named { ballot: leader, site: led_from, .. } = leader;
+    // Unlike an operator, the balancer does not move leadership back to a site that has failed too often, and to another site
+    // only as the elector does by itself.
     let barred = barred_sites(&job.policy, Some(elected), unix_ms);
+    let stays_in_site =
+        job.policy.confirm == Confirm::CrossSite || !job.policy.failback_windows.is_open(unix_ms);
     let is_barred = |member: &&MemberRecord| {
-        member.ballot != *leader && barred.iter().any(|barred| barred.site == member.site)
+        let is_elsewhere = stays_in_site && member.site != *led_from;
+        member.ballot != *leader && (is_elsewhere || barred.iter().any(|barred| barred.site == member.site))
     };
     let standing = snapshot.members.iter().filter(|member| member.withdrawn.is_none() && !is_barred(member));
     let standing: Vec<_> = standing.cloned().collect();
@@ -162,7 +175,7 @@ fn peers(
         (round.incumbent, round.exclusions) = (Some(leader), &exclusions);
         (round.trouble, round.control) = (&trouble, &snapshot.control);
     });
-    job.pipeline.peers(&round)
+    job.who.clone().seeing(others.clone()).pipeline().peers(&round)
 }
 
 #[cfg(test)]

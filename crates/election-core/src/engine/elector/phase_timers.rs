@@ -67,7 +67,8 @@ struct SlotTimers {
     phase: Option<PhaseOfTerm>,
     /// By the wall clock, since it is only reported.
     trigger: Since<(u64, &'static str), u64>,
-    better: Since<(u64, Ballot), Time>,
+    /// The members that are better than the leader of this term, each since when.
+    better: (u64, Vec<(Ballot, Time)>),
 }
 
 /// The phase of a term, and how long the earlier phases of that term have taken. A candidate that repeatedly creates
@@ -144,15 +145,29 @@ impl PhaseTimers {
         self.slot(slot).trigger.note((term, what), now.unix_ms)
     }
 
-    /// Records that another member is better; returns for how long.
-    pub(crate) fn better(&mut self, slot: usize, term: u64, ballot: &Ballot, now: Now) -> Duration {
-        let since = self.slot(slot).better.note((term, ballot.clone()), now.time);
-        now.time.since(since)
+    /// Records which members are better than the leader of this term, the best first; returns for how long the best one has
+    /// been. Its time goes on while another one is the best for a moment.
+    pub(crate) fn better<'a>(
+        &mut self,
+        slot: usize,
+        term: u64,
+        members: impl Iterator<Item = &'a Ballot>,
+        now: Now,
+    ) -> Duration {
+        let (of_term, known) = std::mem::take(&mut self.slot(slot).better);
+        let since = |ballot: &Ballot| {
+            let known = known.iter().filter(|_| of_term == term).find(|(known, _)| known == ballot);
+            known.map_or(now.time, |(_, since)| *since)
+        };
+        let better: Vec<_> = members.map(|ballot| (ballot.clone(), since(ballot))).collect();
+        let best = better.first().map_or(now.time, |(_, since)| *since);
+        self.slot(slot).better = (term, better);
+        now.time.since(best)
     }
 
     /// Records that no other member is better.
     pub(crate) fn no_better_candidate(&mut self, slot: usize) {
-        self.slot(slot).better = Since(None);
+        self.slot(slot).better = Default::default();
     }
 
     /// Records that these sites have no member; returns since when each of them has had none.
@@ -168,5 +183,28 @@ impl PhaseTimers {
     /// When this elector made its first pass.
     pub(crate) fn first_pass(&mut self, now: Now) -> Time {
         self.first_pass.note((), now.time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_better_member_goes_on_while_another_one_is_the_best() {
+        let [a, b, c] =
+            ["x-0000000001", "x-0000000002", "x-0000000003"].map(|ballot| Ballot::new(ballot).unwrap());
+        let mut timers = PhaseTimers::default();
+        let mut better = |second, term, members: &[&Ballot]| {
+            let span = Duration::from_secs(second);
+            let now = Now { time: Time::ZERO + span, unix_ms: 1000 * second };
+            timers.better(0, term, members.iter().copied(), now).as_secs()
+        };
+        assert_eq!(better(0, 1, &[&a, &b]), 0);
+        assert_eq!(better(10, 1, &[&b, &a]), 10);
+        assert_eq!(better(11, 1, &[&c, &b, &a]), 0, "it has just become better");
+        assert_eq!(better(20, 1, &[&b]), 20);
+        assert_eq!(better(21, 1, &[&a, &b]), 0, "it was not better without a break");
+        assert_eq!(better(22, 2, &[&b]), 0, "another term");
     }
 }

@@ -108,7 +108,9 @@ impl Pass<'_> {
                 quiet(Reason::Steady, format!("{} leads", current.member)),
             );
         };
-        let so_far = self.timers.borrow_mut().better(at.slot, at.term, &better.named.ballot, self.now);
+        let all = ranking.order.iter().map(|ranked| &ranked.named.ballot);
+        let all = all.take_while(|ballot| **ballot != named.ballot);
+        let so_far = self.timers.borrow_mut().better(at.slot, at.term, all, self.now);
         let outlook = Forecast::of(self, at, named, better, so_far, tenure);
         let blockers = self.blockers(at, named, better, &outlook);
         let stays = self.stays_after_calling_off(at);

@@ -10,7 +10,7 @@ use election_core::{
     status::Ballot,
 };
 use serde_json::json;
-use strategies::{FairShare, PolicySpec};
+use strategies::{FairShare, PolicySpec, spec::Inputs};
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn job(name: &str) -> CountedJob {
     CountedJob {
         name: name.to_owned(),
         paths: Paths::new("/dr", name).unwrap(),
-        pipeline: PolicySpec::for_sites(sites).pipeline(),
+        who: PolicySpec::for_sites(sites),
         policy: Policy::default().with(|policy| policy.min_tenure = Duration::from_secs(60)),
         balance: true,
     }
@@ -72,6 +72,47 @@ fn seen(snapshot: Snapshot) -> Election {
 
 fn ids(members: &[&str]) -> BTreeSet<MemberId> {
     members.iter().map(|id| MemberId::new(*id).unwrap()).collect()
+}
+
+fn seen_by(change: impl FnOnce(&mut CountedJob), others: &[(&str, Snapshot)]) -> Election {
+    let mut job = job("orders");
+    change(&mut job);
+    let mut snapshots = BTreeMap::from([("orders".to_owned(), standing())]);
+    snapshots.extend(others.iter().map(|(name, snapshot)| ((*name).to_owned(), snapshot.clone())));
+    survey(&[job], &snapshots, &RefusedMoves::new(), NOW_MS).elections.remove(0)
+}
+
+#[test]
+fn it_goes_by_the_leader_of_another_job() {
+    let beside = |place: &str, strength: &str| {
+        let text = json!({ "pipeline": [{ "stage": "with-job", "job": "db", "place": place, "strength": strength }] });
+        let text = text.as_object().unwrap().clone();
+        move |job: &mut CountedJob| job.who = PolicySpec::read(&text, Inputs::ALL).unwrap()
+    };
+    let fit =
+        |place, strength, others: &[(&str, Snapshot)]| seen_by(beside(place, strength), others).fit.unwrap();
+    // It is led by east-1.
+    let db = [("db", standing())];
+    assert_eq!(fit("member", "prefer", &db), ids(&["east-1"]));
+    assert_eq!(fit("site", "prefer", &db), ids(&["east-1", "east-2"]));
+    assert_eq!(fit("site", "require", &db), ids(&["east-1", "east-2"]));
+    // The elector is about to move it.
+    assert_eq!(fit("member", "apart", &db), ids(&[]));
+    assert_eq!(fit("site", "prefer", &[]), ids(&["east-1", "east-2", "west-1"]), "as if nothing were said");
+}
+
+#[test]
+fn to_another_site_it_moves_only_as_the_elector_would() {
+    let anywhere = |job: &mut CountedJob| job.who = PolicySpec::default();
+    assert_eq!(seen_by(anywhere, &[]).fit.unwrap(), ids(&["east-1", "east-2", "west-1"]));
+    let confirmed = |job: &mut CountedJob| {
+        anywhere(job);
+        job.policy.confirm = Confirm::CrossSite;
+    };
+    assert_eq!(seen_by(confirmed, &[]).fit.unwrap(), ids(&["east-1", "east-2"]));
+    let mut snapshot = standing();
+    snapshot.control.stay = vec![1];
+    assert!(seen(snapshot).stays, "an operator has ordered it");
 }
 
 #[test]
