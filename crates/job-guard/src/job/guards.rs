@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use boot_time::BootTime;
 use tokio::sync::watch;
 
 use super::{
-    guarded::Guarded,
     lock::{StateLock, file_name},
     reporter::Reporter,
 };
@@ -33,9 +33,12 @@ pub struct Guards {
     hung: Arc<Hung>,
 }
 
+/// The end of a command, which is awaited.
+pub(super) type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Commands that were left although a process of them has survived SIGKILL, by their titles.
 #[derive(Default)]
-struct Hung(Mutex<BTreeMap<String, Guarded>>);
+struct Hung(Mutex<BTreeMap<String, Ending>>);
 
 impl fmt::Debug for Hung {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -126,12 +129,12 @@ impl Guards {
     }
 
     /// Keeps a command that hangs, until another one of this title [asks](Self::take_hung) for it.
-    pub(super) fn keep_hung(&self, title: String, hung: Guarded) {
+    pub(super) fn keep_hung(&self, title: String, hung: Ending) {
         self.hung.0.lock().unwrap_or_else(PoisonError::into_inner).insert(title, hung);
     }
 
     /// The command of this title that hangs.
-    pub(super) fn take_hung(&self, title: &str) -> Option<Guarded> {
+    pub(super) fn take_hung(&self, title: &str) -> Option<Ending> {
         self.hung.0.lock().unwrap_or_else(PoisonError::into_inner).remove(title)
     }
 

@@ -210,7 +210,7 @@ impl OneShot {
             }
         };
         if !is_gone {
-            guards.keep_hung(self.title, guarded);
+            guards.keep_hung(self.title, Box::pin(async move { guarded.destroy().await }));
             return Finished { is_cancelled, ..Finished::hangs(began, kill_at) };
         }
         let ended = BootTime::now();
@@ -224,7 +224,7 @@ impl OneShot {
     async fn after_hung(&self, guards: &Guards, began: BootTime, kill_at: BootTime) -> Result<(), Finished> {
         let Some(mut hung) = guards.take_hung(&self.title) else { return Ok(()) };
         let within = kill_at.duration_since(BootTime::now());
-        if tokio::time::timeout(within, hung.destroy()).await.is_ok() {
+        if tokio::time::timeout(within, &mut hung).await.is_ok() {
             return Ok(());
         }
         guards.keep_hung(self.title.clone(), hung);

@@ -25,7 +25,6 @@ use crate::{
         job::{HungDisk, JobError, SeenLeader},
         metrics,
         probes::PeerAnswers,
-        state::JobSlot,
         trace::Traces,
     },
 };
@@ -42,32 +41,28 @@ pub(super) struct JobHandler {
     /// When the former leader last answered, from the takeover until the member leads.
     silent_since: Mutex<Option<BootTime>>,
     news: Arc<LeaderNews>,
-    /// Whether the recipe is a queue, whose leaders are [followed](LeaderNews::follow_queue) beside the election.
-    is_queue: bool,
     disk: HungDisk,
     traces: Traces,
 }
 
 impl JobHandler {
     pub(super) fn new(
-        slot: Arc<JobSlot>,
+        news: Arc<LeaderNews>,
         fencing: Option<Fencing>,
         answers: Arc<PeerAnswers>,
         session_timeout: Duration,
         (source, order): (Option<Source>, Option<Order>),
-        (news, is_queue): (Arc<LeaderNews>, bool),
         disk: HungDisk,
         traces: Traces,
     ) -> Self {
         Self {
-            work: JobWork { slot, fencing, order },
+            work: JobWork { slot: Arc::clone(&news.slot), fencing, order },
             answers,
             session_timeout,
             source,
             orders: Mutex::default(),
             silent_since: Mutex::default(),
             news,
-            is_queue,
             disk,
             traces,
         }
@@ -169,7 +164,7 @@ impl Handler for JobHandler {
     }
 
     fn follows_leaders(&self) -> bool {
-        !self.is_queue
+        !self.news.is_queue
     }
 
     async fn leader_changed(&self, slot: usize, leader: Option<&Current>) {

@@ -207,19 +207,18 @@ impl Joining<'_> {
         });
         let answers = Arc::new(PeerAnswers::default());
         let disk = self.worker.disk().clone();
-        let (news, is_queue) =
-            (Arc::new(LeaderNews::new(Arc::clone(&slot))), job.recipe == config::Recipe::Queue);
+        let news = LeaderNews::new(Arc::clone(&slot), job.recipe == config::Recipe::Queue);
+        let news = Arc::new(news);
         let is_told = slot.standby().is_some() || job.spec.hooks.on_leader_changed.is_some();
-        if is_queue && is_told {
+        if news.is_queue && is_told {
             background.spawn(Arc::clone(&news).follow_queue(session.clone(), paths.clone()));
         }
         let handler = JobHandler::new(
-            Arc::clone(&slot),
+            news,
             fencing,
             Arc::clone(&answers),
             self.granted,
             (orders, order),
-            (news, is_queue),
             disk,
             self.traces.clone(),
         );

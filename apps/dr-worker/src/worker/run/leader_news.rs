@@ -16,13 +16,15 @@ use crate::{
 
 /// Tells the standby and the hook of a job who leads.
 pub(super) struct LeaderNews {
-    slot: Arc<JobSlot>,
+    pub(super) slot: Arc<JobSlot>,
+    /// Whether the recipe is a queue, whose leaders are [followed](Self::follow_queue) beside the election.
+    pub(super) is_queue: bool,
     newest: NewestLeaders,
 }
 
 impl LeaderNews {
-    pub(super) fn new(slot: Arc<JobSlot>) -> Self {
-        Self { slot, newest: NewestLeaders::default() }
+    pub(super) fn new(slot: Arc<JobSlot>, is_queue: bool) -> Self {
+        Self { slot, is_queue, newest: NewestLeaders::default() }
     }
 
     /// The leader of this slot of the election has changed, or there is none.
