@@ -126,6 +126,14 @@ pub enum Hindrance {
         /// The leader.
         member: MemberId,
     },
+    /// The move of an election is not as this command has left it.
+    #[error(
+        "its move was changed meanwhile: another command has carried it on, or has called it off; run this one again"
+    )]
+    MoveChanged,
+    /// The election is open at the place that it moves to.
+    #[error("it has moved already")]
+    Moved,
     /// A record can't be used, so what it would hinder is not known.
     #[error(transparent)]
     Unreadable(#[from] RecordError),

@@ -28,7 +28,7 @@ const PARTS: [&str; 10] = [
 ];
 
 /// Whether an election may be removed: it has no member, no standing orders, no open request and no former leader that must be
-/// fenced.
+/// fenced. The standing orders of an election that has moved are in force at the other place.
 ///
 /// # Errors
 /// What it is needed for.
@@ -37,8 +37,10 @@ pub fn check(paths: &Paths, snapshot: &Snapshot) -> Result<(), Hindrance> {
     if let Some(member) = members.first() {
         return Err(Hindrance::Member(member.member.clone()));
     }
+    let has_moved = control.moves_to.as_ref().is_some_and(|to| to.done);
     // Those for a term end with it.
     let lasting = control.clone().with(|control| {
+        control.moved_from = None;
         control.v = Control::NONE.v;
         control.stay.clear();
         control.confirmed.clear();
@@ -46,7 +48,7 @@ pub fn check(paths: &Paths, snapshot: &Snapshot) -> Result<(), Hindrance> {
         control.changed_at_ms = 0;
         control.changed_reason = None;
     });
-    if lasting != Control::NONE {
+    if !has_moved && lasting != Control::NONE {
         return Err(Hindrance::StandingOrders);
     }
     if let Some(left) = breadcrumbs.leaderships.first() {

@@ -1,130 +1,358 @@
-//! What a move of an election to another ensemble takes: the new one is closed until the old one has ended, and goes on above it.
+//! How an election moves to another ensemble or another root, in steps that can be repeated.
+//!
+//! ```text
+//! there:  prepare ───────────────────────────▶ arrive: members there may lead from now on
+//! here:   ──────────▶ close ──▶ end ─────────────────▶ finish
+//! ```
+//!
+//! Both elections are closed from [`prepare`] and [`close`] on: no member is named. [`end`] proves, and makes sure for good, that
+//! no member leads or can lead here, above which tokens the election goes on, and which orders go along. [`arrive`] opens the
+//! other election only as it was before that proof, so [`call_off`] can prevent it: one of the two comes first.
 
 use election_core::{
     Paths,
-    config::SiteId,
+    config::MemberId,
     internals::{
-        self,
-        record::{Control, Elected},
+        ByOperator, children, move_away, move_in, node,
+        record::{Control, Current, Elected, MAX_SLOTS, Mode, Move, Place, Record as _},
         unix_ms,
     },
 };
-use zk_session::Session;
+use zk_session::{CreateMode, MultiOp, ReadOp, Session};
 
-use crate::{change::Attempts, error::AdminError, known::Known, observer::Snapshot};
+use crate::{
+    change::Attempts,
+    error::{AdminError, Hindrance},
+    known::Known,
+    observer::{Observer, Snapshot},
+    orders::{self, altered},
+    record::Breadcrumbs,
+};
 
-/// Closes an election, which may not exist yet: no member of these sites leads until the orders are replaced.
+/// Where an election is: the identity by which the other side of a move knows it. `servers` is how operators name its ensemble.
+/// `None` if it does not exist.
 ///
 /// # Errors
-/// When the orders can't be read, or ZooKeeper doesn't answer.
+/// When ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// Cancel safe: it only reads.
+pub async fn place(session: &Session, servers: &str, paths: &Paths) -> Result<Option<Place>, AdminError> {
+    let incarnation = session.active().await?;
+    incarnation.barrier().await?;
+    let stat = incarnation.exists(paths.base()).await?;
+    Ok(stat.map(|stat| Place {
+        servers: servers.to_owned(),
+        path: paths.base().to_owned(),
+        czxid: stat.czxid,
+        created_ms: u64::try_from(stat.ctime_ms).unwrap_or(0),
+    }))
+}
+
+/// Creates the election to which another one moves: closed, and with the terms and the tokens above those that the other one
+/// has now. Changes nothing if that was done before.
+///
+/// # Errors
+/// [`Hindrance::MoveChanged`] if it comes from a third place; when its records can't be read, or ZooKeeper doesn't answer.
 ///
 /// # Cancel safety
 /// May have been carried out or not. Repeating it is safe.
-pub async fn close(
+pub async fn prepare(
     session: &Session,
     paths: &Paths,
-    sites: &[SiteId],
+    from: &Move,
+    present: &Snapshot,
     by: &str,
-    reason: &str,
-) -> Result<(), AdminError> {
-    let close = |control: &mut Control| {
-        control.drained = sites.to_vec();
-        control.changed_reason = Some(reason.to_owned());
-    };
-    replace(session, paths, by, close).await
-}
-
-/// Opens an election that was closed: these orders are in force there from now on.
-///
-/// # Errors
-/// As for [`close`].
-///
-/// # Cancel safety
-/// May have been carried out or not. Repeating it is safe.
-pub async fn open(session: &Session, paths: &Paths, orders: &Control, by: &str) -> Result<(), AdminError> {
-    replace(session, paths, by, |control| *control = orders.clone()).await
-}
-
-async fn replace(
-    session: &Session,
-    paths: &Paths,
-    by: &str,
-    alter: impl Fn(&mut Control),
 ) -> Result<(), AdminError> {
     let mut attempts = Attempts::over(session);
     loop {
         let observer = attempts.look().await?;
-        let known: Known<Control> = observer.known(paths.control()).await?;
-        let mut after = known.record_or_default()?;
-        alter(&mut after);
-        after.v = after.format();
-        by.clone_into(&mut after.changed_by);
-        after.changed_at_ms = unix_ms();
-        known.make_parents(observer.session()).await?;
-        if attempts.write([known.replace(&after)?]).await? {
+        let orders: Known<Control> = observer.known(paths.control()).await?;
+        match orders.record_or_default()?.moved_from {
+            Some(known) if known.place.is_same(&from.place) => return Ok(()),
+            Some(_) => return Err(Hindrance::MoveChanged.into()),
+            None => {}
+        }
+        let decided: Known<Elected> = observer.known(paths.elected()).await?;
+        let sentence = format!("the election moves here from {}", from.place);
+        let decides = ByOperator { sentence: &sentence, by, unix_ms: unix_ms() };
+        let token = (0..present.leader_znodes.len()).filter_map(|slot| present.fencing_token(slot)).max();
+        let token = token.unwrap_or(0).max(present.token_base());
+        let next = move_in(decided.record()?.as_ref(), present.decided(), token, decides)?;
+        let close = |control: &mut Control| control.moved_from = Some(from.clone());
+        let Some(closed) = altered(&orders, by, None, close)? else { return Ok(()) };
+        orders.make_parents(observer.session()).await?;
+        decided.make_parents(observer.session()).await?;
+        if attempts.write([closed.write, decided.replace(&next)?]).await? {
             return Ok(());
         }
     }
 }
 
-/// Has an election, which may not exist yet, go on above this term and this fencing token: those from now on are higher.
+/// Closes an election that moves: its leaders lead on, and no other member is named. Changes nothing if that was done before.
 ///
 /// # Errors
-/// When there can't be such a token, when the decision can't be read, or ZooKeeper doesn't answer.
+/// [`Hindrance::MoveChanged`] if it moves to another place; as for [`orders::order`].
 ///
 /// # Cancel safety
 /// May have been carried out or not. Repeating it is safe.
-pub async fn go_on_above(
-    session: &Session,
-    paths: &Paths,
-    term: u64,
-    token: u64,
-    by: &str,
-) -> Result<(), AdminError> {
+pub async fn close(session: &Session, paths: &Paths, to: &Move, by: &str) -> Result<(), AdminError> {
+    let close = |control: &mut Control| {
+        control.moves_to.get_or_insert_with(|| to.clone());
+    };
+    let ordered = orders::order(session, paths, by, None, close).await?;
+    match ordered.after.moves_to {
+        Some(going) if going.place.is_same(&to.place) => Ok(()),
+        _ => Err(Hindrance::MoveChanged.into()),
+    }
+}
+
+/// What keeps an election from its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// These members have leader znodes.
+    Leaders(Vec<MemberId>),
+    /// These members are named, and their sessions have not ended.
+    Named(Vec<MemberId>),
+    /// These former leaders may still do their work: they were not fenced.
+    Former(Vec<MemberId>),
+    /// A mode in which no member would be named at the new place.
+    Mode(Mode),
+}
+
+/// Whether an election has ended.
+#[derive(Clone, Debug)]
+pub enum Ending {
+    /// Not yet.
+    Held(Holding),
+    /// It has.
+    Ended(Box<Ended>),
+}
+
+/// What an election leaves that has ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The standing orders.
+    pub orders: Control,
+    /// The last decision.
+    pub decision: Elected,
+    /// No leadership has had a higher token.
+    pub token: u64,
+}
+
+/// Ends an election that is closed because it moves to this place, unless something keeps it from that: then nothing is changed.
+/// Afterwards no member is named, and none can create a leader znode by an earlier decision. It is repeated safely.
+///
+/// The tokens up to the transaction of this end are spent: a leader's token is made of the transaction that created its leader
+/// znode.
+///
+/// # Errors
+/// [`Hindrance::MoveChanged`] if it does not move there any more, or has arrived; when a record can't be used, or ZooKeeper
+/// doesn't answer.
+///
+/// # Cancel safety
+/// May have been carried out or not. Repeating it is safe.
+pub async fn end(session: &Session, paths: &Paths, to: &Place, by: &str) -> Result<Ending, AdminError> {
     let mut attempts = Attempts::over(session);
     loop {
         let observer = attempts.look().await?;
-        let known: Known<Elected> = observer.known(paths.elected()).await?;
-        let before = known.record()?;
-        let raised = internals::raise_tokens(before.as_ref(), None, token, by, unix_ms())?;
-        let Some(mut next) = raised.or_else(|| before.clone()) else { return Ok(()) };
-        if next.term <= term {
-            next.term = term.saturating_add(1);
-            for slot in &mut next.slots {
-                (slot.given.term, slot.given.decided_in) = (next.term, None);
+        let orders: Known<Control> = observer.known(paths.control()).await?;
+        // Read before the ballots and the leader znodes: what its named members have by then is seen below.
+        let decided: Known<Elected> = observer.known(paths.elected()).await?;
+        let (control, before) = (orders.record_or_default()?, decided.record()?);
+        let is_going = |going: &Move| !going.done && going.place.is_same(to);
+        if !control.moves_to.as_ref().is_some_and(is_going) {
+            return Err(Hindrance::MoveChanged.into());
+        }
+        if control.mode != Mode::Auto {
+            return Ok(Ending::Held(Holding::Mode(control.mode)));
+        }
+        let slots = (0..MAX_SLOTS).map(|slot| ReadOp::get(paths.leader_znode(slot)));
+        let reads = [ReadOp::children(paths.election()), ReadOp::get(paths.breadcrumbs())];
+        let mut results = observer.session().multi_read(reads.into_iter().chain(slots)).await?.into_iter();
+        let ballots = results.next().map(children).unwrap_or_default();
+        let left: Known<Breadcrumbs> = Known::new(paths.breadcrumbs(), results.next().and_then(node));
+        let mut leaders = Vec::new();
+        for (slot, leader) in results.map(node).enumerate() {
+            if let Some(leader) = leader {
+                leaders.push(Current::decode(&paths.leader_znode(slot), &leader.data)?.member);
             }
         }
-        if before.as_ref() == Some(&next) {
+        if !leaders.is_empty() {
+            return Ok(Ending::Held(Holding::Leaders(leaders)));
+        }
+        let named = before.iter().flat_map(Elected::leaders).map(|(_, named)| named);
+        let living = named.filter(|named| ballots.iter().any(|ballot| ballot == named.ballot.as_str()));
+        let living: Vec<_> = living.map(|named| named.member.clone()).collect();
+        if !living.is_empty() {
+            return Ok(Ending::Held(Holding::Named(living)));
+        }
+        let former = left.record_or_default()?.leaderships;
+        if !former.is_empty() {
+            return Ok(Ending::Held(Holding::Former(former.into_iter().map(|left| left.member).collect())));
+        }
+        let sentence = format!("the election moves to {to}");
+        let next = move_away(before.as_ref(), ByOperator { sentence: &sentence, by, unix_ms: unix_ms() });
+        let slots = before.as_ref().map_or(1, |elected| elected.slots.len());
+        let mut group = vec![orders.replace(&control)?];
+        match (&next, decided.node()) {
+            (None, Some(node)) => group.push(MultiOp::check(paths.elected(), node.version)),
+            (Some(next), _) => group.push(decided.replace(next)?),
+            (None, None) => {}
+        }
+        group.extend(left.node().map(|node| MultiOp::check(paths.breadcrumbs(), node.version)));
+        // No operation checks that a znode does not exist. One that exists can't be created.
+        for leader in (0..slots).map(|slot| paths.leader_znode(slot)) {
+            group.push(MultiOp::create(&leader, "", CreateMode::Persistent));
+            group.push(MultiOp::delete(&leader, None));
+        }
+        decided.make_parents(observer.session()).await?;
+        if !attempts.write(group).await? {
+            continue;
+        }
+        let written = observer.read(&paths.control()).await?.and_then(|node| u64::try_from(node.mzxid).ok());
+        if let (Some(zxid), Some(decision)) = (written, next.or(before)) {
+            let token = zxid.saturating_add(decision.token_base);
+            return Ok(Ending::Ended(Box::new(Ended { orders: control, decision, token })));
+        }
+    }
+}
+
+/// The transaction that has last written the orders of the election to which another one moves. While it is the last one,
+/// [`arrive`] can open that election.
+///
+/// # Errors
+/// [`Hindrance::MoveChanged`] if it is not closed for this move; when its orders can't be read, or ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// Cancel safe: it only reads.
+pub async fn awaited(session: &Session, paths: &Paths, from: &Place) -> Result<i64, AdminError> {
+    let incarnation = session.active().await?;
+    incarnation.barrier().await?;
+    let observer = Observer::new(incarnation);
+    let orders: Known<Control> = observer.known(paths.control()).await?;
+    let mzxid = orders.node().map(|node| node.mzxid);
+    let is_awaited = |known: &Move| !known.done && known.place.is_same(from);
+    match (mzxid, orders.record_or_default()?.moved_from) {
+        (Some(mzxid), Some(known)) if is_awaited(&known) => Ok(mzxid),
+        _ => Err(Hindrance::MoveChanged.into()),
+    }
+}
+
+/// Opens the election to which another one has moved that has [ended](end): with its standing orders, with what its decision
+/// remembers, and with terms and tokens above. `awaited` is what [`awaited`] returned before the other one ended.
+///
+/// # Errors
+/// [`Hindrance::MoveChanged`] if its orders were written since; when a record can't be used, the tokens would be too large, or
+/// ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// May have been carried out or not. Repeating it is safe.
+pub async fn arrive(
+    session: &Session,
+    paths: &Paths,
+    from: &Move,
+    awaited: i64,
+    ended: &Ended,
+    by: &str,
+) -> Result<(), AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let orders: Known<Control> = observer.known(paths.control()).await?;
+        let known = orders.record_or_default()?.moved_from;
+        // The answer may have been lost.
+        if known.is_some_and(|known| known.done && known.place.is_same(&from.place)) {
             return Ok(());
         }
-        known.make_parents(observer.session()).await?;
-        if attempts.write([known.replace(&next)?]).await? {
+        if orders.node().is_none_or(|node| node.mzxid != awaited) {
+            return Err(Hindrance::MoveChanged.into());
+        }
+        let decided: Known<Elected> = observer.known(paths.elected()).await?;
+        let sentence = format!("the election has moved here from {}", from.place);
+        let decides = ByOperator { sentence: &sentence, by, unix_ms: unix_ms() };
+        let next = move_in(decided.record()?.as_ref(), Some(&ended.decision), ended.token, decides)?;
+        let open = |control: &mut Control| {
+            *control = ended.orders.clone();
+            control.moves_to = None;
+            control.moved_from = Some(Move { done: true, ..from.clone() });
+        };
+        let Some(opened) = altered(&orders, by, None, open)? else { return Ok(()) };
+        decided.make_parents(observer.session()).await?;
+        if attempts.write([opened.write, decided.replace(&next)?]).await? {
             return Ok(());
         }
     }
 }
 
-/// A token that no leadership of an election has had: none has a leader now, and none can have one.
-///
-/// It is made of a transaction of this call, so it is above those of all leader znodes until now.
+/// Records that a move is done: the election stays closed, and may be [forgotten](crate::forget) once its members have left.
 ///
 /// # Errors
-/// When there are no standing orders, or ZooKeeper doesn't answer.
+/// [`Hindrance::MoveChanged`] if it moves to another place; as for [`orders::order`].
 ///
 /// # Cancel safety
-/// Cancel safe: it writes the orders as they are.
-pub async fn token_above(session: &Session, paths: &Paths, snapshot: &Snapshot) -> Result<u64, AdminError> {
+/// May have been carried out or not. Repeating it is safe.
+pub async fn finish(session: &Session, paths: &Paths, to: &Move, by: &str) -> Result<(), AdminError> {
+    let done = |control: &mut Control| {
+        let going = control.moves_to.get_or_insert_with(|| to.clone());
+        going.done |= going.place.is_same(&to.place);
+    };
+    let ordered = orders::order(session, paths, by, None, done).await?;
+    match ordered.after.moves_to {
+        Some(going) if going.place.is_same(&to.place) => Ok(()),
+        _ => Err(Hindrance::MoveChanged.into()),
+    }
+}
+
+/// Calls a move off, and opens the election again. The other one stays closed. Returns whether it was moving.
+///
+/// Another command may carry on the same move. Its [`arrive`] comes before this call reads the other election, and is found; or
+/// its [`end`] follows, and is refused, or prevents this call from opening the election.
+///
+/// # Errors
+/// [`Hindrance::Moved`] if it has arrived; when orders can't be read, or ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// May have been carried out or not. Repeating it is safe.
+pub async fn call_off(
+    (session, paths): (&Session, &Paths),
+    (there, other): (&Session, &Paths),
+    from: &Place,
+    by: &str,
+) -> Result<bool, AdminError> {
     let mut attempts = Attempts::over(session);
     loop {
         let observer = attempts.look().await?;
-        let known: Known<Control> = observer.known(paths.control()).await?;
-        let orders = known.record_or_default()?;
-        if !attempts.write([known.replace(&orders)?]).await? {
-            continue;
+        let orders: Known<Control> = observer.known(paths.control()).await?;
+        match orders.record_or_default()?.moves_to {
+            None => return Ok(false),
+            Some(going) if going.done => return Err(Hindrance::Moved.into()),
+            Some(_) => {}
         }
-        let written = observer.read(&paths.control()).await?.map(|node| node.mzxid);
-        if let Some(zxid) = written.and_then(|zxid| u64::try_from(zxid).ok()) {
-            return Ok(zxid.saturating_add(snapshot.token_base()));
+        prevent(there, other, from).await?;
+        let open = |control: &mut Control| control.moves_to = None;
+        let Some(opened) = altered(&orders, by, None, open)? else { return Ok(false) };
+        if attempts.write([opened.write]).await? {
+            return Ok(true);
+        }
+    }
+}
+
+/// Has an [`arrive`] that is under way fail: it finds that the orders were written.
+async fn prevent(session: &Session, paths: &Paths, from: &Place) -> Result<(), AdminError> {
+    let mut attempts = Attempts::over(session);
+    loop {
+        let observer = attempts.look().await?;
+        let orders: Known<Control> = observer.known(paths.control()).await?;
+        let control = orders.record_or_default()?;
+        match control.moved_from.as_ref().filter(|known| known.place.is_same(from)) {
+            None => return Ok(()),
+            Some(known) if known.done => return Err(Hindrance::Moved.into()),
+            Some(_) => {}
+        }
+        if attempts.write([orders.replace(&control)?]).await? {
+            return Ok(());
         }
     }
 }

@@ -12,11 +12,11 @@ pub use crate::runtime::{
 };
 pub use crate::{
     engine::{
-        Action, AppEvent, Config, EndReason, Engine, EnteredLeadership, Epoch, Event, ForceStep,
+        Action, AppEvent, ByOperator, Config, EndReason, Engine, EnteredLeadership, Epoch, Event, ForceStep,
         ForcedFailover, Forgotten, Level, MAX_TOKEN_BASE, NoSlot, NoSuchToken, Node, NotNow, Note, NoteKind,
         OpId, Outcome, Released, TakeoverHold, Transaction, Undecided, Unforced, Watched, Wish, WriteKind,
-        ZkOp, ZnodeWrite, acknowledge, decision, fencing_token, not_now, overrule_site, raise_tokens,
-        slot_of,
+        ZkOp, ZnodeWrite, acknowledge, decision, fencing_token, move_away, move_in, not_now, overrule_site,
+        raise_tokens, slot_of,
     },
     mirror::{Answer, BATCH, Mirror, Read, Write},
     time::{Now, Time, in_words, is_within},

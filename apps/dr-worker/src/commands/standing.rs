@@ -69,6 +69,7 @@ fn describe(job: &str, ordered: &Ordered) -> String {
     let control = &ordered.after;
     let mut orders =
         describe_orders(control.mode, &control.drained, &control.preferred_site, &control.site_order);
+    orders.extend(control.closed());
     orders.extend(control.failed_sites.iter().map(|failed| format!("site {} has failed", failed.site)));
     orders.extend(control.maintenance.iter().map(ToString::to_string));
     if control.mode == Mode::Auto {

@@ -285,7 +285,9 @@ fn members(cluster: &Cluster) -> String {
             MemberRole::Leader => Accent::Good,
             MemberRole::TakingOver | MemberRole::SteppingDown => Accent::Busy,
             MemberRole::GaveUp | MemberRole::Excluded | MemberRole::SiteFailed => Accent::Bad,
-            MemberRole::Standby | MemberRole::Maintenance | MemberRole::Drained => Accent::None,
+            MemberRole::Standby | MemberRole::Maintenance | MemberRole::Drained | MemberRole::Closed => {
+                Accent::None
+            }
         };
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let mut cells = vec![
@@ -373,6 +375,7 @@ fn headline(cluster: &Cluster) -> String {
     };
     let orders =
         describe_orders(cluster.mode, &cluster.drained, &cluster.preferred_site, &cluster.site_order);
+    let closed = cluster.closed.clone();
     let serviced = cluster.maintenance.iter().map(ToString::to_string);
     let stopped = cluster.stopped.iter().map(|stopped| format!("the job is {stopped}"));
     let standbys = cluster.stopped_standbys.iter().map(ToString::to_string);
@@ -380,6 +383,7 @@ fn headline(cluster: &Cluster) -> String {
     let unwell = cluster.unwell_sites.iter().map(UnwellSite::sentence);
     let orders: String = orders
         .into_iter()
+        .chain(closed)
         .chain(serviced)
         .chain(stopped)
         .chain(standbys)

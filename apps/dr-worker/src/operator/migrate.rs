@@ -2,27 +2,31 @@
 //!
 //! ```text
 //!   prepare: the elections there are closed ──▶ workers that do not lead are started there
-//!      ──▶ close: the worker of the leader is started there too ──▶ none is left here ──▶ open: a member there leads, above all terms and tokens of here
+//!      ──▶ close: the workers of the leaders are started there too ──▶ no member leads here, or can
+//!      ──▶ open: a member there leads, above all terms and tokens of here
 //! ```
 //!
-//! Each run looks at both sides and does what is next, so a run that was interrupted is repeated. An election is closed by a
-//! drain of all sites. The one there is opened only after the one here is closed and has neither a leader nor a decision that
-//! names one: no two members lead. Its tokens are above a transaction that follows the last leader of here.
+//! Each run looks at both sides and does what is next for each job, so a run that was interrupted is repeated. Both elections
+//! keep a record of the move: [`moving`] has the steps, and why no two members lead. Jobs do not wait for each other.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, fmt::Display, time::Duration};
 
-use election_admin::{AdminError, Observer, ReadError, Snapshot, moving};
+use election_admin::{
+    AdminError, Hindrance, Observer, ReadError, Snapshot,
+    moving::{self, Ending, Holding},
+};
 use election_core::{
     Paths,
-    config::SiteId,
     internals::{
         Layout,
-        record::{Control, Mode},
+        record::{Current, MemberRecord, Mode, Move, OrderedBy, Place},
     },
     strategy::in_words,
 };
+use futures_util::future::join_all;
 use serde_json::json;
-use zk_session::{CreateMode, OpError, Session};
+use tokio::time::Instant;
+use zk_session::Session;
 
 use super::{
     consent::Consent,
@@ -33,20 +37,16 @@ use crate::{
     config::{Sources, ZooKeeperConfig},
     connect::connect,
     error::Error,
+    mask::mask,
     typed::Typed,
-    znodes::WorkerPaths as _,
+    wall::unix_ms,
+    znodes::overlays,
 };
 
 /// The pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 const FAREWELL: Duration = Duration::from_millis(500);
-
-/// How the reason of the orders that close an election begins.
-const CLOSED: &str = "closed by `dr-worker migrate`; drained before: ";
-
-/// No site has such a name.
-const NONE: &str = "-";
 
 /// `migrate`
 #[derive(Debug, clap::Args)]
@@ -60,6 +60,11 @@ pub(super) struct MigrateArguments {
     /// Limit for each job's stop and start.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
     within: Duration,
+    /// Open the elections here again that have not moved yet.
+    ///
+    /// Those there stay closed.
+    #[arg(long)]
+    off: bool,
     #[command(flatten)]
     consent: Consent,
 }
@@ -75,8 +80,19 @@ pub(super) async fn run(arguments: &MigrateArguments, sources: &Sources, how: Ou
             ..here.clone()
         };
         let there = connect(&zookeeper, None, None).await?;
-        let migration = Migration { operator, there: &there, root: &zookeeper.root, by: asker() };
-        let result = migration.carry_on(arguments, how).await;
+        let migration = Migration {
+            operator,
+            there: &there,
+            arguments,
+            root: &zookeeper.root,
+            servers: (mask(&here.connect).into_owned(), mask(&arguments.to).into_owned()),
+            by: asker(),
+            how,
+        };
+        let result = match arguments.off {
+            true => migration.call_off().await,
+            false => migration.carry_on().await,
+        };
         let _ = there.close(FAREWELL).await;
         result
     })
@@ -84,105 +100,90 @@ pub(super) async fn run(arguments: &MigrateArguments, sources: &Sources, how: Ou
 }
 
 /// Both sides of a job.
-struct Sides {
+struct Pair {
     job: String,
     from: Paths,
     to: Paths,
     here: Snapshot,
-    /// `None` if there is no such election.
-    there: Option<Snapshot>,
+    origin: Place,
+    /// The election there, and its place; `None` if there is no such election.
+    there: Option<(Snapshot, Place)>,
 }
 
-impl Sides {
-    /// All sites that are known to have, or may get, a member.
-    fn sites(&self, configured: &[SiteId]) -> Vec<SiteId> {
-        let members = self.here.members.iter().chain(self.there.iter().flat_map(|there| &there.members));
-        let known =
-            members.map(|member| &member.site).chain(self.here.absent.iter().map(|absent| &absent.site));
-        let all: BTreeSet<_> = known.chain(&self.here.control.drained).chain(configured).cloned().collect();
-        all.into_iter().collect()
+impl Pair {
+    /// Whether this is a move to the election there.
+    fn goes_there(&self, going: &Move) -> bool {
+        self.there.as_ref().is_some_and(|(_, place)| going.place.is_same(place))
     }
 
-    /// Whether a member there could lead once it is opened.
-    fn has_candidate_there(&self) -> bool {
-        let is_candidate = |member: &election_core::internals::record::MemberRecord| {
-            member.health.is_fit() && member.priority > 0 && member.withdrawn.is_none()
-        };
-        self.there.as_ref().is_some_and(|there| there.members.iter().any(is_candidate))
+    /// The move from the election here, as the election there knows it.
+    fn arrival(&self) -> Option<&Move> {
+        let (there, _) = self.there.as_ref()?;
+        there.control.moved_from.as_ref().filter(|from| from.place.is_same(&self.origin))
+    }
+
+    /// Whether members there lead, or may lead, and none here.
+    fn is_opened(&self) -> bool {
+        let has_gone = self.here.control.moves_to.as_ref().is_some_and(|to| to.done && self.goes_there(to));
+        has_gone || self.arrival().is_some_and(|from| from.done)
+    }
+
+    /// How many members there could lead.
+    fn candidates(&self) -> usize {
+        self.there.as_ref().map_or(0, |(there, _)| candidates(there))
+    }
+
+    /// The leaders here.
+    fn leaders(&self) -> impl Iterator<Item = &Current> {
+        self.here.leader_znodes.iter().flatten().map(|leader| &leader.record)
     }
 }
 
-/// The sites that were drained before `migrate` closed an election; `None` if it did not.
-fn drained_before(orders: &Control) -> Option<Vec<SiteId>> {
-    let sites = orders.changed_reason.as_deref()?.strip_prefix(CLOSED)?;
-    Some(sites.split(", ").filter_map(|site| SiteId::new(site).ok()).collect())
-}
-
-/// The reason of the orders that close an election.
-fn reason(drained: &[SiteId]) -> String {
-    let drained: Vec<_> = drained.iter().map(SiteId::as_str).collect();
-    format!("{CLOSED}{}", if drained.is_empty() { NONE.to_owned() } else { drained.join(", ") })
-}
-
-/// Whether no member leads, is about to lead, or is named.
-fn is_vacant(election: &Snapshot) -> bool {
-    let has_leader = election.leader_znodes.iter().any(Option::is_some);
-    let names =
-        election.decided().is_some_and(|elected| elected.slots.iter().any(|slot| slot.named.is_some()));
-    !has_leader && (!names || election.members.is_empty() && election.lowest.is_none())
+/// How many members could lead, or do.
+fn candidates(election: &Snapshot) -> usize {
+    let is_candidate = |member: &&MemberRecord| {
+        member.health.is_fit() && member.priority > 0 && member.withdrawn.is_none() && !member.leaving
+    };
+    election.members.iter().filter(is_candidate).count()
 }
 
 struct Migration<'a> {
     operator: &'a Operator,
     there: &'a Session,
+    arguments: &'a MigrateArguments,
     root: &'a str,
+    /// The servers here and there, as the election on the other side is to name them.
+    servers: (String, String),
     by: String,
+    how: Output,
 }
 
 impl Migration<'_> {
-    async fn carry_on(&self, arguments: &MigrateArguments, how: Output) -> Result<(), Error> {
+    async fn carry_on(&self) -> Result<(), Error> {
         self.check_other().await?;
-        let mut sides = self.look().await?;
-        for side in &sides {
-            check(side)?;
-        }
-        for side in sides.iter().filter(|side| !is_opened(side)) {
-            self.prepare(side).await?;
-        }
-        sides = self.look().await?;
-        let waiting: Vec<_> = sides.iter().filter(|side| !is_opened(side)).collect();
-        let missing: Vec<_> = waiting.iter().filter(|side| !side.has_candidate_there()).collect();
+        let mut errors = Vec::new();
+        let jobs = self.operator.elections().await?;
+        let prepared = join_all(jobs.iter().map(|job| self.prepared(job))).await;
+        let pairs = kept(jobs.iter().zip(prepared), &mut errors);
+        let (pairs, missing): (Vec<_>, Vec<_>) =
+            pairs.into_iter().partition(|pair| pair.is_opened() || pair.candidates() > 0);
         if !missing.is_empty() {
-            let jobs: Vec<_> = missing.iter().map(|side| side.job.as_str()).collect();
-            let to = &arguments.to;
-            let root = arguments
-                .root
-                .as_ref()
-                .map_or_else(String::new, |root| format!(", zookeeper.root = \"{root}\""));
-            return Err(Error::NotNow(format!(
-                "prepared; no member there can lead {} yet. On the nodes that do not lead, set zookeeper.connect = \"{to}\"{root} \
-                 and restart the worker, one after the other; then run this command again. Until then no member leads \
-                 there",
-                jobs.join(", ")
-            )));
+            errors.push(self.no_candidate(&missing));
         }
-        let jobs: Vec<_> = waiting.iter().map(|side| side.job.as_str()).collect();
-        if !jobs.is_empty() {
-            arguments.consent.require(&format!(
+        let (mut going, waiting): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| pair.is_opened());
+        if !waiting.is_empty() {
+            self.arguments.consent.require(&format!(
                 "{}: close the elections here; members there lead when the leaders here have stopped",
-                jobs.join(", ")
+                listed(waiting.iter().map(|pair| &pair.job))
             ))?;
         }
-        for side in &waiting {
-            self.close(side).await?;
-        }
-        for side in &waiting {
-            self.open(side, arguments.within).await?;
-        }
-        for side in &sides {
-            self.report(side, arguments.within, how).await?;
-        }
-        Ok(())
+        let closed = join_all(waiting.iter().map(|pair| self.close(pair))).await;
+        let closed = kept(waiting.iter().map(|pair| &pair.job).zip(closed), &mut errors);
+        self.announce(&closed);
+        going.extend(closed);
+        let moved = join_all(going.iter().map(|pair| self.finish(pair))).await;
+        kept(going.iter().map(|pair| &pair.job).zip(moved), &mut errors);
+        together(errors)
     }
 
     /// The other side must not be this one.
@@ -199,175 +200,347 @@ impl Migration<'_> {
         Ok(())
     }
 
-    async fn look(&self) -> Result<Vec<Sides>, Error> {
-        let mut all = Vec::new();
-        for job in self.operator.elections().await? {
-            let from = self.operator.paths(&job)?;
-            let to = Paths::new(self.root, &job).map_err(|why| Error::Usage(format!("--root: {why}")))?;
-            let here = self.operator.observer().await?.snapshot(&from).await?;
-            let there = snapshot(self.there, &to).await?;
-            all.push(Sides { job, from, to, here, there });
-        }
-        Ok(all)
+    async fn look(&self, job: &str) -> Result<Pair, Error> {
+        let from = self.operator.paths(job)?;
+        let to = Paths::new(self.root, job).map_err(|why| Error::Usage(format!("--root: {why}")))?;
+        let here = self.operator.observer().await?.snapshot(&from).await?;
+        let origin = moving::place(&self.operator.session, &self.servers.0, &from).await?;
+        let origin = origin.ok_or_else(|| ReadError::NoElection(from.base().to_owned()))?;
+        let there = match snapshot(self.there, &to).await? {
+            Some(there) => {
+                let place = moving::place(self.there, &self.servers.1, &to).await?;
+                place.map(|place| (there, place))
+            }
+            None => None,
+        };
+        Ok(Pair { job: job.to_owned(), from, to, here, origin, there })
     }
 
-    /// Closes the election there, and has it begin above the present terms and tokens. Copies the overlay.
-    async fn prepare(&self, side: &Sides) -> Result<(), Error> {
-        let sites = side.sites(&self.configured_sites(&side.job));
-        moving::close(self.there, &side.to, &sites, &self.by, &reason(&[])).await?;
-        let token = (0..side.here.leader_znodes.len()).filter_map(|slot| side.here.fencing_token(slot)).max();
-        let token = token.unwrap_or(0).max(side.here.token_base());
-        moving::go_on_above(self.there, &side.to, term(&side.here), token, &self.by).await?;
-        if let Some(overlay) = self.operator.session.get(&side.from.config()).await? {
-            match self.there.create(&side.to.config(), &overlay.data, CreateMode::Persistent).await {
-                Ok(_) | Err(OpError::NodeExists { .. }) => {}
-                Err(error) => return Err(error.into()),
+    fn order(&self, place: &Place) -> Move {
+        let ordered = OrderedBy { reason: None, by: self.by.clone(), at_ms: unix_ms() };
+        Move { place: place.clone(), done: false, ordered }
+    }
+
+    /// The command that calls the moves to these servers off. `root` is the one there, if it is not that of here.
+    fn off(servers: &str, root: Option<&str>) -> Typed {
+        let off = Typed::verb("migrate").arg("--to").arg(servers).arg("--off");
+        match root {
+            Some(root) => off.arg("--root").arg(root),
+            None => off,
+        }
+    }
+
+    /// Closes the election there, and copies the overlay.
+    async fn prepared(&self, job: &str) -> Result<Pair, Error> {
+        let pair = self.look(job).await?;
+        self.check(&pair)?;
+        if pair.is_opened() {
+            return Ok(pair);
+        }
+        let from = self.order(&pair.origin);
+        moving::prepare(self.there, &pair.to, &from, &pair.here, &self.by).await?;
+        self.copy_overlay(&pair).await?;
+        self.look(job).await
+    }
+
+    async fn copy_overlay(&self, pair: &Pair) -> Result<(), Error> {
+        let (from, to) = ((&self.operator.session, &pair.from), (self.there, &pair.to));
+        Ok(overlays::copy(from, to).await?)
+    }
+
+    /// Whether a job can be moved, or was.
+    fn check(&self, pair: &Pair) -> Result<(), Error> {
+        let here = &pair.here;
+        if here.layout != Layout::Elector {
+            return Err(Error::Failed(format!(
+                "the recipe \"{}\" has no elector to carry this out: stop all of its workers, and start them there; \
+                 each goes on above what it has seen",
+                here.layout.as_str()
+            )));
+        }
+        if let Some(why) = here.unreadable.first() {
+            return Err(Error::Failed(why.to_string()));
+        }
+        match &here.control.moves_to {
+            Some(going) if !pair.goes_there(going) => return Err(self.elsewhere(pair, going)),
+            _ if pair.is_opened() => return Ok(()),
+            Some(_) => {}
+            None => {
+                if let Some(former) = here.former().next() {
+                    let (election, member) = (pair.job.clone(), former.member.clone());
+                    return Err(AdminError::from(Hindrance::NotFenced { election, member }).into());
+                }
             }
         }
-        Ok(())
-    }
-
-    fn configured_sites(&self, job: &str) -> Vec<SiteId> {
-        let policy = self.operator.config.jobs.get(job).unwrap_or(&self.operator.config.policy);
-        policy.who.site_policy.sites.clone()
-    }
-
-    /// Has no member lead here from now on.
-    async fn close(&self, side: &Sides) -> Result<(), Error> {
-        if drained_before(&side.here.control).is_some() {
-            return Ok(());
+        if here.control.mode != Mode::Auto {
+            return Err(Error::NotNow(sentence(&pair.job, &Holding::Mode(here.control.mode))));
         }
-        let (sites, why) =
-            (side.sites(&self.configured_sites(&side.job)), reason(&side.here.control.drained));
-        let close = |orders: &mut Control| orders.drained.clone_from(&sites);
-        election_admin::orders::order(&self.operator.session, &side.from, &self.by, Some(&why), close)
-            .await?;
+        let Some((there, _)) = &pair.there else { return Ok(()) };
+        let is_foreign = there.control.moved_from.is_some()
+            || there.decided().is_some()
+            || !there.members.is_empty()
+            || there.control.moves_to.is_some();
+        if pair.arrival().is_none() && is_foreign {
+            return Err(Error::Failed(format!(
+                "there is an election at {} there already, which does not come from here; stop its workers and remove it \
+                 (`{}` with that ensemble's zookeeper.connect), or choose another --root; nothing was changed",
+                pair.to.base(),
+                Typed::verb("forget").arg(&pair.job)
+            )));
+        }
         Ok(())
+    }
+
+    /// The election here moves to a third place, or has moved there.
+    fn elsewhere(&self, pair: &Pair, going: &Move) -> Error {
+        let Move { place, done, ordered } = going;
+        if *done {
+            return Error::Failed(format!("it has moved to {place} already, by {}", ordered.by));
+        }
+        let root = place.path.strip_suffix(&format!("/{}", pair.job));
+        let root = root.filter(|root| *root != self.operator.root());
+        Error::NotNow(format!(
+            "it is closed here for a move to {place}, by {}; carry that one on, or call it off: `{}`",
+            ordered.by,
+            Self::off(&place.servers, root)
+        ))
+    }
+
+    fn no_candidate(&self, missing: &[Pair]) -> Error {
+        let MigrateArguments { to, root, .. } = self.arguments;
+        let root = root.as_ref().map_or_else(String::new, |root| format!(", zookeeper.root = \"{root}\""));
+        Error::NotNow(format!(
+            "prepared; no member there can lead {} yet. On the nodes that do not lead, set zookeeper.connect = \"{to}\"{root} \
+             and restart the worker, one after the other; then run this command again. Until then no member leads \
+             there",
+            listed(missing.iter().map(|pair| &pair.job))
+        ))
+    }
+
+    /// Has no other member lead here from now on.
+    async fn close<'p>(&self, pair: &'p Pair) -> Result<&'p Pair, Error> {
+        moving::close(&self.operator.session, &pair.from, &self.order(place_there(pair)?), &self.by).await?;
+        Ok(pair)
+    }
+
+    /// Names the workers that are to be restarted now, with the jobs that they lead.
+    fn announce(&self, closed: &[&Pair]) {
+        let mut jobs = BTreeMap::<_, Vec<_>>::new();
+        for pair in closed {
+            for leader in pair.leaders() {
+                jobs.entry(&leader.member).or_default().push(&pair.job);
+            }
+        }
+        for (leader, jobs) in &jobs {
+            output::print_progress(format_args!(
+                "closed here; restart the worker of {leader} there now: {}",
+                listed(jobs)
+            ));
+        }
+        if !jobs.is_empty() {
+            output::print_progress(format_args!(
+                "a member there leads a job when its leaders here have stopped (waiting for {} at most)",
+                in_words(self.arguments.within)
+            ));
+        }
+    }
+
+    /// Opens the election there, unless that was done before, and reports who leads.
+    async fn finish(&self, pair: &Pair) -> Result<(), Error> {
+        if !pair.is_opened() {
+            self.open(pair).await?;
+        }
+        let going = self.order(place_there(pair)?);
+        moving::finish(&self.operator.session, &pair.from, &going, &self.by).await?;
+        self.report(pair).await
     }
 
     /// Waits until no member leads here, and has members there lead.
-    async fn open(&self, side: &Sides, within: Duration) -> Result<(), Error> {
-        let observer = self.operator.observer().await?;
-        let vacant = until(within, async || {
-            let here = observer.snapshot(&side.from).await?;
-            Ok::<_, Error>(is_vacant(&here).then_some(here))
-        });
-        let leaders: Vec<_> = side.here.leader_znodes.iter().flatten().collect();
-        if !leaders.is_empty() {
-            let leaders: Vec<_> = leaders.iter().map(|leader| leader.record.member.as_str()).collect();
-            output::print_progress(format_args!(
-                "{}: closed here; restart the worker of {} there now: when it has stopped, a member there leads (waiting for {} at most)",
-                side.job,
-                leaders.join(", "),
-                in_words(within)
-            ));
+    async fn open(&self, pair: &Pair) -> Result<(), Error> {
+        let until = Instant::now() + self.arguments.within;
+        let leaders: Vec<_> = pair.leaders().map(|leader| leader.member.clone()).collect();
+        // That was said of all jobs together.
+        let mut said = Holding::Leaders(leaders);
+        loop {
+            let awaited = moving::awaited(self.there, &pair.to, &pair.origin).await?;
+            let to = place_there(pair)?;
+            let holding = match moving::end(&self.operator.session, &pair.from, to, &self.by).await? {
+                Ending::Ended(ended) => {
+                    self.copy_overlay(pair).await?;
+                    let from = self.order(&pair.origin);
+                    moving::arrive(self.there, &pair.to, &from, awaited, &ended, &self.by).await?;
+                    return Ok(());
+                }
+                Ending::Held(holding) => holding,
+            };
+            let why = sentence(&pair.job, &holding);
+            if Instant::now() >= until {
+                let off = Self::off(&self.servers.1, self.arguments.root.as_deref());
+                return Err(Error::NotNow(format!(
+                    "not moved within {}: {why}; then run this command again. `{off}` opens the election here again",
+                    in_words(self.arguments.within)
+                )));
+            }
+            if holding != said {
+                output::print_progress(format_args!("{}: waiting: {why}", pair.job));
+                said = holding;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
-        let Some(here) = vacant.await? else {
-            return Err(Error::NotNow(format!(
-                "{}: the leader here has not stopped within {}; restart its worker there and run this command again, or \
-                 withdraw the drains here",
-                side.job,
-                in_words(within)
-            )));
-        };
-        let Some(drained) = drained_before(&here.control) else {
-            return Err(Error::NotNow(format!(
-                "{}: another order has opened the election here; nothing was changed",
-                side.job
-            )));
-        };
-        let token = moving::token_above(&self.operator.session, &side.from, &here).await?;
-        moving::go_on_above(self.there, &side.to, term(&here), token, &self.by).await?;
-        let mut orders = here.control.clone();
-        orders.drained = drained;
-        orders.changed_reason = None;
-        Ok(moving::open(self.there, &side.to, &orders, &self.by).await?)
     }
 
-    /// Waits for the leader there.
-    async fn report(&self, side: &Sides, within: Duration, how: Output) -> Result<(), Error> {
-        let ready = until(within, async || {
-            let there = snapshot(self.there, &side.to).await?;
-            let leader =
-                there.as_ref().and_then(|there| there.leader_znode(0)).map(|leader| leader.record.clone());
-            Ok::<_, Error>(leader.filter(|leader| leader.fencing_token.is_some()))
-        });
-        let job = &side.job;
-        let Some(leader) = ready.await? else {
-            return Err(Error::NotNow(format!(
-                "{job}: moved, but no member there is READY after {}; `dr-worker explain` with that ensemble's \
-                 zookeeper.connect shows why",
-                in_words(within)
-            )));
+    /// Waits for the leaders there: one for each slot, as far as there are members that can lead.
+    async fn report(&self, pair: &Pair) -> Result<(), Error> {
+        let until = Instant::now() + self.arguments.within;
+        let (leaders, slots) = loop {
+            let there = snapshot(self.there, &pair.to).await?.unwrap_or_default();
+            let slots = there.leader_znodes.len().max(1);
+            let wanted = candidates(&there).clamp(1, slots);
+            let leaders = there.leader_znodes.into_iter().enumerate();
+            let leaders: Vec<_> = leaders.filter_map(|(slot, leader)| Some((slot, leader?.record))).collect();
+            let ready: Vec<_> =
+                leaders.into_iter().filter(|(_, leader)| leader.fencing_token.is_some()).collect();
+            if ready.len() >= wanted {
+                break (ready, slots);
+            }
+            if Instant::now() >= until {
+                return Err(Error::NotNow(format!(
+                    "moved, but {} of {wanted} members there are READY after {}; `dr-worker explain` with that \
+                     ensemble's zookeeper.connect shows why",
+                    ready.len(),
+                    in_words(self.arguments.within)
+                )));
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
         };
-        let here = self.operator.observer().await?.snapshot(&side.from).await?;
+        let vacant: Vec<_> = (0..slots).filter(|slot| leaders.iter().all(|(led, _)| led != slot)).collect();
+        let here = self.operator.observer().await?.snapshot(&pair.from).await?;
         let left: Vec<_> = here.members.iter().map(|member| member.member.to_string()).collect();
-        let token = leader.fencing_token;
-        match how {
-            Output::Json => output::print_json(&json!({
-                "election": job, "leader": leader.member, "site": leader.site, "term": leader.term,
-                "fencing_token": token, "left": left,
-            })),
+        let job = &pair.job;
+        match self.how {
+            Output::Json => {
+                let leaders = leaders.iter().map(|(slot, leader)| {
+                    json!({
+                        "slot": slot, "leader": leader.member, "site": leader.site, "term": leader.term,
+                        "fencing_token": leader.fencing_token,
+                    })
+                });
+                let leaders: Vec<_> = leaders.collect();
+                output::print_json(
+                    &json!({ "election": job, "leaders": leaders, "vacant": vacant, "left": left }),
+                )
+            }
             Output::Pretty => {
-                let rest = match left.is_empty() {
-                    true => String::new(),
-                    false => format!("; still members here, restart them there: {}", left.join(", ")),
+                let leads = |(slot, leader): &(usize, Current)| {
+                    let slot = if slots > 1 { format!(" slot {slot}") } else { String::new() };
+                    let (member, term) = (&leader.member, leader.term);
+                    let token = leader.fencing_token.unwrap_or(0);
+                    format!("{member} leads{slot} there in term {term} with token {token}")
                 };
-                output::print(format_args!(
-                    "{job}: {} leads there in term {} with token {}{rest}",
-                    leader.member,
-                    leader.term,
-                    token.unwrap_or(0)
-                ))
+                let mut parts: Vec<_> = leaders.iter().map(leads).collect();
+                if !vacant.is_empty() {
+                    parts.push(format!("no other member there can lead slot {} yet", listed(&vacant)));
+                }
+                if !left.is_empty() {
+                    parts.push(format!("still members here, restart them there: {}", left.join(", ")));
+                }
+                output::print(format_args!("{job}: {}", parts.join("; ")))
             }
         }
     }
-}
 
-fn term(election: &Snapshot) -> u64 {
-    election.decided().map_or(0, |elected| elected.term)
-}
-
-/// Whether members there lead, or may lead, and none here.
-fn is_opened(side: &Sides) -> bool {
-    let is_closed = |orders: &Control| drained_before(orders).is_some();
-    let has_orders = |there: &Snapshot| !there.control.changed_by.is_empty() && !is_closed(&there.control);
-    is_closed(&side.here.control) && is_vacant(&side.here) && side.there.as_ref().is_some_and(has_orders)
-}
-
-/// Whether a job can be moved, or was.
-fn check(side: &Sides) -> Result<(), Error> {
-    let job = &side.job;
-    if side.here.layout != Layout::Elector {
-        return Err(Error::Failed(format!(
-            "{job}: the recipe \"{}\" has no elector to carry this out: stop all of its workers, and start them there; \
-             each goes on above what it has seen",
-            side.here.layout.as_str()
-        )));
+    async fn call_off(&self) -> Result<(), Error> {
+        self.check_other().await?;
+        let jobs = self.operator.elections().await?;
+        let mut errors = Vec::new();
+        let called_off = join_all(jobs.iter().map(|job| self.open_again(job))).await;
+        kept(jobs.iter().zip(called_off), &mut errors);
+        together(errors)
     }
-    if let Some(why) = side.here.unreadable.first() {
-        return Err(Error::Failed(format!("{job}: {why}")));
+
+    async fn open_again(&self, job: &str) -> Result<(), Error> {
+        let pair = self.look(job).await?;
+        // The election there may have been lost since.
+        let is_named = |place: &Place| place.servers == self.servers.1 && place.path == pair.to.base();
+        let going = pair.here.control.moves_to.as_ref();
+        if let Some(going) = going.filter(|going| !pair.goes_there(going) && !is_named(&going.place)) {
+            return Err(self.elsewhere(&pair, going));
+        }
+        let (from, to) = ((&self.operator.session, &pair.from), (self.there, &pair.to));
+        let was_moving = moving::call_off(from, to, &pair.origin, &self.by).await?;
+        match self.how {
+            Output::Json => output::print_json(&json!({ "election": job, "called_off": was_moving })),
+            Output::Pretty if was_moving => {
+                output::print(format_args!("{job}: open here again; the election there stays closed"))
+            }
+            Output::Pretty => output::print(format_args!("{job}: it is open here, and does not move")),
+        }
     }
-    if side.here.control.mode != Mode::Auto {
-        return Err(Error::NotNow(format!(
-            "{job}: its mode is not \"auto\", so its elector would not act on a closed election: `{}`",
+}
+
+/// The place of the election there, which is prepared.
+fn place_there(pair: &Pair) -> Result<&Place, Error> {
+    let place = pair.there.as_ref().map(|(_, place)| place);
+    place.ok_or_else(|| AdminError::from(Hindrance::MoveChanged).into())
+}
+
+/// What an election waits for, and what to do.
+fn sentence(job: &str, holding: &Holding) -> String {
+    match holding {
+        Holding::Leaders(members) => {
+            format!("{} leads here; restart its worker there", listed(members))
+        }
+        Holding::Named(members) => {
+            format!(
+                "{} is named here, and its session has not ended; restart its worker there",
+                listed(members)
+            )
+        }
+        Holding::Former(members) => format!(
+            "{} may still run the job; make sure that it is off, and confirm that with the configuration of this command: \
+             `{}`",
+            listed(members),
+            Typed::verb("ack").arg("--fenced").job(job)
+        ),
+        Holding::Mode(mode) => format!(
+            "its mode is {mode}, in which no member would be named there: `{}`",
             Typed::verb("mode").arg("auto").job(job)
-        )));
+        ),
     }
-    let Some(there) = &side.there else { return Ok(()) };
-    if is_opened(side) {
-        return Ok(());
+}
+
+fn listed(names: impl IntoIterator<Item = impl Display>) -> String {
+    names.into_iter().map(|name| name.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// What has succeeded. The errors of the other jobs are added, with their names.
+fn kept<'a, T>(
+    results: impl Iterator<Item = (&'a String, Result<T, Error>)>,
+    errors: &mut Vec<Error>,
+) -> Vec<T> {
+    let about = |job: &str, error: Error| match error {
+        Error::Failed(why) => Error::Failed(format!("{job}: {why}")),
+        Error::NotNow(why) => Error::NotNow(format!("{job}: {why}")),
+        other => other,
+    };
+    let mut kept = Vec::new();
+    for (job, result) in results {
+        match result {
+            Ok(done) => kept.push(done),
+            Err(error) => errors.push(about(job, error)),
+        }
     }
-    let is_ours = drained_before(&there.control).is_some();
-    if !is_vacant(there) || !is_ours && (there.decided().is_some() || !there.members.is_empty()) {
-        return Err(Error::Failed(format!(
-            "{job}: there is an election at {} there already; stop its workers and remove it (`{}` with \
-             that ensemble's zookeeper.connect), or choose another --root; nothing was changed",
-            side.to.base(),
-            Typed::verb("forget").arg(job)
-        )));
+    kept
+}
+
+/// One error for all jobs: it may pass if each of them may.
+fn together(mut errors: Vec<Error>) -> Result<(), Error> {
+    if errors.len() < 2 {
+        return errors.pop().map_or(Ok(()), Err);
     }
-    Ok(())
+    let may_pass = errors.iter().all(|error| error.exit_code().may_pass());
+    let all = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    Err(if may_pass { Error::NotNow(all) } else { Error::Failed(all) })
 }
 
 async fn snapshot(session: &Session, paths: &Paths) -> Result<Option<Snapshot>, Error> {
@@ -379,35 +552,26 @@ async fn snapshot(session: &Session, paths: &Paths) -> Result<Option<Snapshot>, 
     }
 }
 
-/// Looks again and again, until there is something.
-async fn until<T>(
-    within: Duration,
-    mut look: impl AsyncFnMut() -> Result<Option<T>, Error>,
-) -> Result<Option<T>, Error> {
-    let by = tokio::time::Instant::now() + within;
-    loop {
-        if let Some(found) = look().await? {
-            return Ok(Some(found));
-        }
-        if tokio::time::Instant::now() >= by {
-            return Ok(None);
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ExitCode;
 
     #[test]
-    fn what_was_drained_before_is_read_from_the_reason() {
-        let sites: Vec<SiteId> = ["east", "west"].map(|site| SiteId::new(site).unwrap()).to_vec();
-        let mut orders = Control::default();
-        assert_eq!(drained_before(&orders), None);
-        for drained in [&sites[..], &sites[..1], &[]] {
-            orders.changed_reason = Some(reason(drained));
-            assert_eq!(drained_before(&orders).as_deref(), Some(drained));
-        }
+    fn one_job_that_fails_does_not_hide_another_one() {
+        let jobs = ["a", "b", "c"].map(str::to_owned);
+        let not_now = |why: &str| Err(Error::NotNow(why.to_owned()));
+        let outcome = |results: [Result<u8, Error>; 3]| {
+            let mut errors = Vec::new();
+            let done = kept(jobs.iter().zip(results), &mut errors);
+            (done, together(errors).map_err(|error| (error.exit_code(), error.to_string())))
+        };
+        assert_eq!(outcome([Ok(1), Ok(2), Ok(3)]), (vec![1, 2, 3], Ok(())));
+        let (done, waits) = outcome([Ok(1), not_now("soon"), Ok(3)]);
+        assert_eq!((done, waits), (vec![1, 3], Err((ExitCode::NotNow, "b: soon".to_owned()))));
+        let (_, waits) = outcome([not_now("x"), Ok(2), not_now("y")]);
+        assert_eq!(waits, Err((ExitCode::NotNow, "a: x; c: y".to_owned())));
+        let (_, failed) = outcome([not_now("x"), Err(Error::Failed("no".to_owned())), Ok(3)]);
+        assert_eq!(failed.unwrap_err().0, ExitCode::Failed);
     }
 }

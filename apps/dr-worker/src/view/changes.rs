@@ -82,6 +82,7 @@ fn orders(cluster: &Cluster) -> Value {
         stopped_standbys,
         maintenance,
         drained,
+        closed,
         failed_sites,
         preferred_site,
         site_order,
@@ -91,7 +92,7 @@ fn orders(cluster: &Cluster) -> Value {
     } = cluster;
     json!({
         "mode": mode, "stopped": stopped, "stopped_standbys": stopped_standbys, "maintenance": maintenance, "drained": drained,
-        "failed_sites": failed_sites, "preferred_site": preferred_site, "site_order": site_order, "stay": stay, "confirmed": confirmed,
+        "closed": closed, "failed_sites": failed_sites, "preferred_site": preferred_site, "site_order": site_order, "stay": stay, "confirmed": confirmed,
     })
 }
 

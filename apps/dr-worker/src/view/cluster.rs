@@ -73,6 +73,8 @@ pub struct Cluster {
     /// Drained sites: no member there is elected.
     #[schemars(with = "Vec<String>")]
     pub drained: Vec<SiteId>,
+    /// Why no member is elected: the election moves to another place, or comes from one.
+    pub closed: Option<String>,
     /// The site that an operator prefers to all others.
     #[schemars(with = "Option<String>")]
     pub preferred_site: Option<SiteId>,
@@ -185,6 +187,8 @@ pub enum MemberRole {
     Drained,
     /// Of a site that has failed, so not electable.
     SiteFailed,
+    /// Of an election that moves to another place or comes from one, so not electable.
+    Closed,
     /// Ready to take over.
     Standby,
 }
@@ -200,6 +204,7 @@ impl fmt::Display for MemberRole {
             Self::Maintenance => "maintenance",
             Self::Drained => "drained",
             Self::SiteFailed => "site-failed",
+            Self::Closed => "closed",
             Self::Standby => "standby",
         })
     }
@@ -326,6 +331,7 @@ impl Cluster {
                 leader: leader_of(&snapshot, slot),
             })
             .collect();
+        let closed = snapshot.control.closed();
         let failed_sites = failed_sites(&snapshot.members, &snapshot.control, elected);
         let members = members_of(&snapshot, &leaders, &failed_sites, term, unix_ms);
         let unwell_sites = unwell_sites(&snapshot.members)
@@ -374,6 +380,7 @@ impl Cluster {
             stopped_standbys,
             maintenance,
             drained,
+            closed,
             failed_sites,
             unwell_sites,
             site_failures,
@@ -508,6 +515,8 @@ fn waiting(member: &MemberRecord, control: &Control, failed: &[SiteTrouble]) -> 
         MemberRole::Drained
     } else if failed.iter().any(|failed| failed.site == member.site) {
         MemberRole::SiteFailed
+    } else if control.is_closed() {
+        MemberRole::Closed
     } else {
         MemberRole::Standby
     }

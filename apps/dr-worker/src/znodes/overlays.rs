@@ -61,6 +61,35 @@ async fn versions(session: &Incarnation, paths: &Paths) -> Result<Vec<u64>, Admi
     Ok(versions)
 }
 
+/// Copies the present overlay of an election to another one. One there of a later version stays: it was pushed there.
+///
+/// # Errors
+/// When an overlay can't be read, or ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// May have been carried out or not. Repeating it is safe.
+pub(crate) async fn copy(from: (&Session, &Paths), to: (&Session, &Paths)) -> Result<(), AdminError> {
+    let ((session, paths), (there, other)) = (from, to);
+    let mut attempts = Attempts::over(there);
+    loop {
+        let observer = attempts.look().await?;
+        let here = session.active().await?;
+        here.barrier().await?;
+        let Some(overlay) = read(&here, paths).await? else { return Ok(()) };
+        let known: Known<Overlay> = observer.known(other.config()).await?;
+        // One that can't be read is replaced.
+        let present = known.record().ok().flatten();
+        if present.is_some_and(|present| present.version > overlay.version || present == overlay) {
+            return Ok(());
+        }
+        let kept: Known<Overlay> = observer.known(other.config_version(overlay.version)).await?;
+        known.make_parents(observer.session()).await?;
+        if attempts.write([known.replace(&overlay)?, kept.replace(&overlay)?]).await? {
+            return Ok(());
+        }
+    }
+}
+
 /// The outcome of a push.
 #[derive(Debug)]
 pub(crate) enum Pushed {

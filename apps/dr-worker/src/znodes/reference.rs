@@ -37,7 +37,7 @@ fn rows(paths: &Paths) -> Vec<Row> {
         (
             paths.elected(),
             ONCE,
-            "the elector; a successor that steps in; an operator who forces a failover or acknowledges failures",
+            "the elector; a successor that steps in; an operator who forces a failover, acknowledges failures or moves the election",
             "`Elected`",
         ),
         (

@@ -68,6 +68,7 @@ pub use io::{
 pub use operator::{
     acknowledge::{Forgotten, Released, acknowledge},
     force::{ForceStep, ForcedFailover, Unforced, decision},
+    moves::{ByOperator, move_away, move_in},
 };
 pub use policy::{Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit};
 pub use recipe::{Leftovers, QueueFormat, Recipe};

@@ -45,27 +45,29 @@ pub fn raise_tokens(
     }
     let sentence = format!("tokens are above {above} from now on, by order of {by}");
     let Some(elected) = elected else {
-        let given = given(1, sentence, unix_ms, None);
-        return Ok(Some(
-            Elected {
-                v: VERSION,
-                term: 1,
-                slots: vec![Slot::new(None, given)],
-                exclusions: Vec::new(),
-                failures: Vec::new(),
-                site_failures: Vec::new(),
-                losses: BTreeMap::new(),
-                acknowledged_at_ms: 0,
-                youngest: None,
-                token_base: above,
-                decided_by: by.to_owned(),
-                last_request: None,
-            }
-            .bounded(),
-        ));
+        return Ok(Some(first(given(1, sentence, unix_ms, None), above, by)));
     };
     let term = elected.term;
     Ok(Some(self::above(elected, Above { term, token_base: above, sentence, by, unix_ms })))
+}
+
+/// A first decision, by an operator: no member is named in its slot.
+pub(crate) fn first(given: Given, token_base: u64, by: &str) -> Elected {
+    Elected {
+        v: VERSION,
+        term: given.term,
+        slots: vec![Slot::new(None, given)],
+        exclusions: Vec::new(),
+        failures: Vec::new(),
+        site_failures: Vec::new(),
+        losses: BTreeMap::new(),
+        acknowledged_at_ms: 0,
+        youngest: None,
+        token_base,
+        decided_by: by.to_owned(),
+        last_request: None,
+    }
+    .bounded()
 }
 
 /// What the next term in all slots must exceed.

@@ -39,7 +39,9 @@ fn kinds() -> Vec<Kind> {
             r#"{"v":2,"mode":"auto","drained":["s"],"failed_sites":[{"site":"s","reason":"r","by":"b","at_ms":1}],
         "maintenance":[{"member":"a","site":"s","by":"b","at_ms":2}],"preferred_site":"s","site_order":["s"],
         "paused_in":"manual","stay":[3],"confirmed":[{"term":4,"site":"s","by":"b"}],
-        "stopped":{"reason":"r","by":"b","at_ms":5},"changed_by":"b","changed_at_ms":6,
+        "stopped":{"reason":"r","by":"b","at_ms":5},"moves_to":{"place":{"servers":"s","path":"/p","czxid":7,"created_ms":8},
+        "done":true,"by":"b","at_ms":9},"moved_from":{"place":{"servers":"s","path":"/p","czxid":10,"created_ms":11},
+        "reason":"r","by":"b","at_ms":12},"changed_by":"b","changed_at_ms":6,
         "changed_reason":"r"}"#,
         ),
         Kind::new::<Current>(

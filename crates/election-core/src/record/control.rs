@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    format::{VERSION, is_zero, version},
+    format::{VERSION, is_false, is_zero, version},
     limits,
 };
 use crate::ids::{MemberId, SiteId};
@@ -52,6 +52,12 @@ pub struct Control {
     /// Members whose standby is stopped by an operator's order. It applies to every process of the member until it ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopped_standbys: Vec<StoppedStandby>,
+    /// Where this election moves, or has moved. No member may be named here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves_to: Option<Move>,
+    /// Where this election comes from. No member may be named here until the move is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<Move>,
     /// The author of the latest order.
     #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub changed_by: String,
@@ -78,6 +84,8 @@ impl Control {
         confirmed: Vec::new(),
         stopped: None,
         stopped_standbys: Vec::new(),
+        moves_to: None,
+        moved_from: None,
         changed_by: String::new(),
         changed_at_ms: 0,
         changed_reason: None,
@@ -96,6 +104,24 @@ impl Control {
     /// The order that the standby of this member is stopped, if there is one.
     pub fn stopped_standby(&self, member: &MemberId) -> Option<&StoppedStandby> {
         self.stopped_standbys.iter().find(|order| order.member == *member)
+    }
+
+    /// Why no member may be named, whatever its state is: the election moves to another place, or comes from one. `None` if
+    /// members may be named.
+    pub fn closed(&self) -> Option<String> {
+        match (&self.moves_to, &self.moved_from) {
+            (Some(to), _) if to.done => Some(format!("the election has moved to {}", to.place)),
+            (Some(to), _) => Some(format!("the election moves to {}", to.place)),
+            (None, Some(from)) if !from.done => {
+                Some(format!("the election moves here from {}, and is not open yet", from.place))
+            }
+            (None, _) => None,
+        }
+    }
+
+    /// Whether no member may be named: see [`closed`](Self::closed).
+    pub fn is_closed(&self) -> bool {
+        self.closed().is_some()
     }
 
     /// The format that these orders need.
@@ -202,6 +228,50 @@ pub struct FailedSite {
     /// Why, by whom and when.
     #[serde(flatten)]
     pub ordered: OrderedBy,
+}
+
+/// A move of an election to another ensemble or another root, as each of the two sides knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct Move {
+    /// The election on the other side.
+    pub place: Place,
+    /// Whether it is done: members may lead at the new place, and never again at the old one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub done: bool,
+    /// Why, by whom and when.
+    #[serde(flatten)]
+    pub ordered: OrderedBy,
+}
+
+/// Where an election is, and which one it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct Place {
+    /// The servers of its ensemble, as the operator has named them. It has no part in the identity.
+    #[serde(with = "crate::text::line")]
+    pub servers: String,
+    /// Its path there.
+    #[serde(with = "crate::text::line")]
+    pub path: String,
+    /// The transaction that created it: another one after it was removed and created again.
+    #[serde(with = "limits::zxid")]
+    pub czxid: i64,
+    /// When that was, in milliseconds since the Unix epoch, by the clock of a server.
+    #[serde(with = "limits::ms")]
+    pub created_ms: u64,
+}
+
+impl Place {
+    /// Whether both are the same election, however its servers are named.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let identity = |place: &Self| (place.czxid, place.created_ms);
+        self.path == other.path && identity(self) == identity(other)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.path, self.servers)
+    }
 }
 
 /// Whether the elector decides without an operator.

@@ -25,7 +25,9 @@ mod tokens;
 pub use applied::{AppliedOverlay, RefusedOverlay};
 pub use cause::Cause;
 pub use contender::{Contender, ContenderStatus};
-pub use control::{Confirmed, Control, FailedSite, Maintenance, Mode, OrderedBy, StoppedJob, StoppedStandby};
+pub use control::{
+    Confirmed, Control, FailedSite, Maintenance, Mode, Move, OrderedBy, Place, StoppedJob, StoppedStandby,
+};
 pub use current::{Current, Status};
 pub use elected::{Elected, Exclusion, MemberFailure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};
@@ -137,6 +139,30 @@ mod tests {
     fn unknown_fields_are_ignored() {
         let control = Control::decode("/c", br#"{"v":1,"from_the_future":[1,2]}"#).unwrap();
         assert_eq!(control, Control::default());
+    }
+
+    #[test]
+    fn an_election_that_moves_is_closed_until_it_is_open_at_the_new_place() {
+        let moved = |done| Move {
+            place: Place { servers: "zk:1".to_owned(), path: "/dr/a".to_owned(), czxid: 7, created_ms: 8 },
+            done,
+            ordered: OrderedBy::default(),
+        };
+        let closed = |moves_to, moved_from| Control { moves_to, moved_from, ..Control::NONE }.closed();
+        assert_eq!(closed(None, None), None);
+        assert_eq!(closed(None, Some(moved(true))), None);
+        for (to, from, why) in [
+            (Some(moved(false)), None, "moves to /dr/a at zk:1"),
+            (Some(moved(true)), None, "has moved to /dr/a at zk:1"),
+            (None, Some(moved(false)), "not open yet"),
+            // It moves on.
+            (Some(moved(false)), Some(moved(true)), "moves to"),
+        ] {
+            assert!(closed(to, from).unwrap().contains(why), "{why}");
+        }
+        let named = |servers: &str| Place { servers: servers.to_owned(), ..moved(false).place };
+        assert!(named("zk:2,zk:1").is_same(&named("zk:1")));
+        assert!(!named("zk:1").is_same(&Place { czxid: 9, ..named("zk:1") }));
     }
 
     #[test]

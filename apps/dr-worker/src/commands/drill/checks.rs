@@ -251,6 +251,9 @@ fn orders(State { cluster, .. }: &State, plan: &DrillPlan) -> Result<String, Str
     if let Some(stopped) = &cluster.stopped {
         return Err(format!("the job is {stopped}; `{}`", Typed::verb("start").job(&plan.job)));
     }
+    if let Some(closed) = &cluster.closed {
+        return Err(closed.clone());
+    }
     if let Some(site) = cluster.drained.first() {
         let off = Typed::verb("drain").arg(site).arg("--off").job(&plan.job);
         return Err(format!("site {site} is drained; `{off}`"));

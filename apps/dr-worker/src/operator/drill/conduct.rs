@@ -187,6 +187,9 @@ impl Watched<'_> {
         if let Some(stopped) = &control.stopped {
             return Some(format!("the job was {stopped}"));
         }
+        if let Some(closed) = control.closed() {
+            return Some(closed);
+        }
         if let Some(site) = control.drained.first() {
             return Some(format!("an operator has drained site {site}"));
         }

@@ -183,7 +183,8 @@ impl<'a> Pass<'a> {
 
     /// All members that may be asked at all.
     pub(crate) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
-        self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving && self.reads_orders(m))
+        let all: &[MemberRecord] = if self.control.is_closed() { &[] } else { self.members };
+        all.iter().filter(|m| m.withdrawn.is_none() && !m.leaving && self.reads_orders(m))
     }
 
     /// Whether a member would obey all standing orders.
@@ -193,17 +194,20 @@ impl<'a> Pass<'a> {
 
     /// Members that are no candidates, and why.
     pub(crate) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
-        self.members.iter().filter_map(|m| {
-            let reason = match &m.withdrawn {
-                Some(why) => format!("it has withdrawn: {why}"),
-                None if m.leaving => "it is shutting down".to_owned(),
-                None if !self.reads_orders(m) => {
+        let closed = self.control.closed();
+        self.members.iter().filter_map(move |m| {
+            let (reason, ground) = match (&closed, &m.withdrawn) {
+                (Some(why), _) => (why.clone(), Ground::Order),
+                (None, Some(why)) => (format!("it has withdrawn: {why}"), Ground::State),
+                (None, None) if m.leaving => ("it is shutting down".to_owned(), Ground::State),
+                (None, None) if !self.reads_orders(m) => (
                     "its version does not know the order that the job is stopped, and would start it"
-                        .to_owned()
-                }
-                None => return None,
+                        .to_owned(),
+                    Ground::State,
+                ),
+                (None, None) => return None,
             };
-            Some(Refused { named: m.named(), stage: "candidate".to_owned(), reason, ground: Ground::State })
+            Some(Refused { named: m.named(), stage: "candidate".to_owned(), reason, ground })
         })
     }
 

@@ -226,7 +226,7 @@ impl Pass<'_> {
 
     /// The sites from which a failure moved leadership away, and which have had no member for a while. A site that
     /// was drained or has a member in maintenance, or that handed over as planned before its members ended, has not
-    /// failed.
+    /// failed. Nor has one that members leave because the election moves to another place.
     fn gone(&self, elected: &Elected) -> Vec<SiteId> {
         let given = elected.slots.iter().map(|slot| &slot.given);
         let lost = given.filter(|given| given.cause.is_failure() && given.cause != Cause::Failover);
@@ -237,7 +237,7 @@ impl Pass<'_> {
         sites.retain(|site| {
             let is_empty = self.members.iter().all(|member| member.site != *site);
             let serviced = self.control.maintenance.iter().any(|order| order.site.as_ref() == Some(site));
-            is_empty && !serviced && !self.control.drained.contains(site)
+            is_empty && !serviced && !self.control.drained.contains(site) && !self.control.is_closed()
         });
         let patience = self.policy.site_gone_after;
         let gone = self.timers.borrow_mut().gone(sites, self.now);

@@ -2,3 +2,4 @@
 
 pub(crate) mod acknowledge;
 pub(crate) mod force;
+pub(crate) mod moves;

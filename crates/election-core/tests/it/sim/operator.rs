@@ -43,7 +43,7 @@ pub(crate) enum Errand {
         name: String,
         version: Option<i32>,
     },
-    Control(Control),
+    Control(Box<Control>),
     /// The data before an accidental change.
     Repair {
         path: String,
@@ -375,7 +375,7 @@ impl Sim {
         self.order(&control);
         control.mode = Mode::Auto;
         let delay = self.rng.u64(500..10_000);
-        self.after(delay, Due::Operator(Errand::Control(control)));
+        self.after(delay, Due::Operator(Errand::Control(Box::new(control))));
     }
 
     pub(super) fn declare_failed(&mut self) {
@@ -386,13 +386,13 @@ impl Sim {
         };
         self.order(&Control::default().with(|control| control.failed_sites = vec![failed]));
         let delay = self.rng.u64(500..10_000);
-        self.after(delay, Due::Operator(Errand::Control(Control::default())));
+        self.after(delay, Due::Operator(Errand::Control(Box::default())));
     }
 
     pub(super) fn drain(&mut self) {
         let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
         self.order(&Control::default().with(|control| control.drained = vec![site]));
         let delay = self.rng.u64(500..10_000);
-        self.after(delay, Due::Operator(Errand::Control(Control::default())));
+        self.after(delay, Due::Operator(Errand::Control(Box::default())));
     }
 }

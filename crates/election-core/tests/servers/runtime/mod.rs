@@ -35,6 +35,7 @@ mod following;
 mod ghosts;
 mod herd;
 mod members;
+mod moves;
 mod recipes;
 mod requests;
 mod restored;

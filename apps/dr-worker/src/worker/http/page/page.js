@@ -65,7 +65,7 @@ const colour = (member) => {
   return `c${colours.get(member)}`;
 };
 
-const ROLES = { leader: "good", "taking-over": "busy", "gave-up": "bad", "stepping-down": "busy", excluded: "bad", maintenance: "busy", drained: "busy", "site-failed": "bad" };
+const ROLES = { leader: "good", "taking-over": "busy", "gave-up": "bad", "stepping-down": "busy", excluded: "bad", maintenance: "busy", drained: "busy", "site-failed": "bad", closed: "busy" };
 const roleName = (role) => role.replace("-", " ");
 
 // A link to a member's own page. What is no URL of a host and port stays text.
@@ -129,6 +129,7 @@ const drawBlockers = (cluster, explained) => {
   if (cluster.mode !== "auto") add("busy", "order", `mode ${cluster.mode}: the elector does not decide on its own`);
   if (cluster.stopped) add("bad", "order", `the job is stopped${cluster.stopped.by ? ` by ${cluster.stopped.by}` : ""}${cluster.stopped.reason ? ` (${cluster.stopped.reason})` : ""}`);
   cluster.maintenance.forEach((order) => add("busy", "order", `${order.member} is in maintenance`));
+  if (cluster.closed) add("busy", "order", cluster.closed);
   cluster.drained.forEach((site) => add("busy", "order", `site ${site} is drained`));
   if (cluster.preferred_site) add("", "order", `site ${cluster.preferred_site} is preferred`);
   if (cluster.site_order.length) add("", "order", `sites in the order ${cluster.site_order.join(", ")}`);
