@@ -123,9 +123,10 @@ def leads(member):
         return (ask("/cluster")["slots"][0]["leader"] or {}).get("member") == member
 
 def attached():
-    # If nothing comes from a leader that leads, this data may have to be rewound, which could not be known at the start.
-    if sql(POSITION)[0][3] == "0" and leads(os.environ["DR_LEADER"]):
-        raise Failed("nothing comes from the leader")
+    # If nothing comes from a leader that answers, this data may have to be rewound, which could not be known at the start.
+    with contextlib.suppress(Failed, subprocess.TimeoutExpired):
+        if sql(POSITION)[0][3] == "0" and leads(os.environ["DR_LEADER"]) and sql("SELECT 1", os.environ["DR_LEADER_ADDRESS"], 5):
+            sys.exit("nothing comes from the leader, which answers")
 
 def make_standby_of(leader):
     """Data from which a standby of this leader can start."""
@@ -232,8 +233,7 @@ def alone(how):
     configure(alone=is_on)
     run("pg_ctl", "reload", "-D", DATA)
     position = sql(POSITION)[0][2]
-    while not is_on and int(sql(RECEIVED, position=position)[0][1]) < len(others()):
-        time.sleep(0.2)
+    while not is_on and int(sql(RECEIVED, position=position)[0][1]) < len(others()): time.sleep(0.2)
 
 if __name__ == "__main__":
     os.umask(0o077)

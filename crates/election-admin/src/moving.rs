@@ -79,7 +79,11 @@ pub async fn prepare(
         let token = (0..present.leader_znodes.len()).filter_map(|slot| present.fencing_token(slot)).max();
         let token = token.unwrap_or(0).max(present.token_base());
         let next = move_in(decided.record()?.as_ref(), present.decided(), token, decides)?;
-        let close = |control: &mut Control| control.moved_from = Some(from.clone());
+        let close = |control: &mut Control| {
+            // A member that is restarted there must not start it.
+            control.stopped_standbys.clone_from(&present.control.stopped_standbys);
+            control.moved_from = Some(from.clone());
+        };
         let Some(closed) = altered(&orders, by, None, close)? else { return Ok(()) };
         orders.make_parents(observer.session()).await?;
         decided.make_parents(observer.session()).await?;
@@ -274,7 +278,10 @@ pub async fn arrive(
         let decides = ByOperator { sentence: &sentence, by, unix_ms: unix_ms() };
         let next = move_in(decided.record()?.as_ref(), Some(&ended.decision), ended.token, decides)?;
         let open = |control: &mut Control| {
+            let mut stopped = std::mem::take(&mut control.stopped_standbys);
             *control = ended.orders.clone();
+            stopped.retain(|order| control.stopped_standby(&order.member).is_none());
+            control.stopped_standbys.extend(stopped);
             control.moves_to = None;
             control.moved_from = Some(Move { done: true, ..from.clone() });
         };

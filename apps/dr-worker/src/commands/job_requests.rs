@@ -1,10 +1,10 @@
 //! Requests about a job: what is checked before one is filed.
 
-use election_admin::{Layout, Snapshot};
+use election_admin::{Layout, Snapshot, orders};
 use election_core::{
     Paths,
     config::MemberId,
-    internals::record::{AdminRequest, RequestKind},
+    internals::record::{AdminRequest, Control, RequestKind},
 };
 
 use super::{
@@ -34,6 +34,12 @@ pub(crate) async fn check(
         }
     }
     let snapshot = operator.observer().await?.snapshot(paths).await?;
+    if let Some(member) = start_of_absent(request, &snapshot) {
+        let start = |control: &mut Control| control.stopped_standbys.retain(|order| order.member != *member);
+        orders::order(&operator.session, paths, &request.by, request.reason.as_deref(), start).await?;
+        let news = format!("{member} takes no part in {job}; its standby starts with its worker");
+        return Ok((snapshot, Some(news)));
+    }
     check_names(operator, job, request, &snapshot)?;
     let news = is_done_already(job, request, &snapshot);
     if let Some(member) = request.standby_of() {
@@ -48,10 +54,19 @@ pub(crate) async fn check(
     Ok((snapshot, news))
 }
 
+/// The member whose standby is to be started, if it takes no part: nobody else withdraws the order.
+fn start_of_absent<'a>(request: &'a AdminRequest, snapshot: &Snapshot) -> Option<&'a MemberId> {
+    let member = request.standby_of().filter(|_| request.kind == RequestKind::StartStandby)?;
+    let is_absent = snapshot.members.iter().all(|known| known.member != *member);
+    (is_absent && snapshot.control.stopped_standby(member).is_some()).then_some(member)
+}
+
 /// Why nothing has to be done: the job or the standby is stopped, or not stopped, already, and no open request changes that.
 fn is_done_already(job: &str, request: &AdminRequest, snapshot: &Snapshot) -> Option<String> {
     let is_open = |other: &AdminRequest| !other.kind.is_move() && !other.state.is_final();
-    let is_busy = snapshot.requests.iter().any(|other| is_open(&other.request));
+    let is_about_same = |other: &AdminRequest| other.standby_of() == request.standby_of();
+    let is_busy =
+        snapshot.requests.iter().any(|other| is_open(&other.request) && is_about_same(&other.request));
     let standby = request.standby_of().map(|member| (member, snapshot.control.stopped_standby(member)));
     match (request.kind, &snapshot.control.stopped) {
         _ if is_busy => None,

@@ -116,7 +116,7 @@ table! {
 
 table! {
     for TakeoverLimit {
-        /// So many takeovers, 1 to 50; with several slots 1 to 160 / slots ...
+        /// So many takeovers, 1 to 50; with four slots or more 1 to 160 / slots ...
         count: u32 => value().check(|count: &u32| {
             (*count == 0).then(|| "0 would forbid every takeover; 1 or more is valid".to_owned())
         });

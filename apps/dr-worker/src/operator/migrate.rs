@@ -139,10 +139,17 @@ impl Pair {
     }
 }
 
-/// How many members could lead, or do.
+/// How many members could lead, or do: orders that forbid it have gone along.
 fn candidates(election: &Snapshot) -> usize {
+    let control = &election.control;
+    let is_barred = |member: &MemberRecord| {
+        control.serviced(&member.member).is_some()
+            || control.drained.contains(&member.site)
+            || control.failed_sites.iter().any(|failed| failed.site == member.site)
+    };
     let is_candidate = |member: &&MemberRecord| {
-        member.health.is_fit() && member.priority > 0 && member.withdrawn.is_none() && !member.leaving
+        let takes_part = member.withdrawn.is_none() && !member.leaving;
+        takes_part && member.health.is_fit() && member.priority > 0 && !is_barred(member)
     };
     election.members.iter().filter(is_candidate).count()
 }

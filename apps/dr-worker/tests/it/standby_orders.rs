@@ -92,7 +92,7 @@ fn an_operator_stops_a_standby_and_it_stays_stopped_until_a_start() {
     // The order is for each process of the member.
     west.signal(Signal::SIGTERM);
     west.ended();
-    let west = stage.standby_worker("west-1", "west", &required);
+    let mut west = stage.standby_worker("west-1", "west", &required);
     until("it takes part", || standby_of(&west)["state"] == "stopped");
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(1, &["the standby is stopped by "]);
     assert_eq!(stage.standby_pid("west-1"), first, "none was started");
@@ -101,6 +101,16 @@ fn an_operator_stops_a_standby_and_it_stays_stopped_until_a_start() {
     assert_eq!(started.stdout, "the standby of orders is started on west-1\n");
     until("the standby is ready", || standby_of(&west)["state"] == "running");
     assert!(is_alive(stage.standby_pid("west-1")) && leads(&east));
+
+    // Of a member that is gone for good, nobody else withdraws it.
+    of("stop", "west-1").assert(0, &[]);
+    west.signal(Signal::SIGTERM);
+    west.ended();
+    until("it takes no part", || {
+        stage.json(&["list"])["members"].as_array().is_some_and(|all| all.len() == 1)
+    });
+    assert_eq!(said("start"), "west-1 takes no part in orders; its standby starts with its worker\n");
+    assert_eq!(stage.json(&["list"])["stopped_standbys"], serde_json::json!([]));
 }
 
 #[test]

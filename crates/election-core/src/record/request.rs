@@ -52,7 +52,7 @@ pub struct AdminRequest {
     /// The member or site that should lead.
     #[serde(default)]
     pub to: Target,
-    /// The leader that it is about; of a request [about a standby](RequestKind::is_about_standby) the member.
+    /// The leader that it is about; of a request about a standby the member.
     #[serde(default, skip_serializing_if = "Outgoing::is_only")]
     pub from: Outgoing,
     /// Take leadership from a leader that does not release it within its stop budget. Two members may then act for a

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use boot_time::BootTime;
@@ -33,12 +32,9 @@ pub struct Guards {
     hung: Arc<Hung>,
 }
 
-/// The end of a command, which is awaited.
-pub(super) type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Commands that were left although a process of them has survived SIGKILL, by their titles.
+/// Commands that were left although a process of them has survived SIGKILL. Each channel is closed when its command has ended.
 #[derive(Default)]
-struct Hung(Mutex<BTreeMap<String, Ending>>);
+struct Hung(Mutex<BTreeMap<String, watch::Receiver<()>>>);
 
 impl fmt::Debug for Hung {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,14 +124,21 @@ impl Guards {
         self
     }
 
-    /// Keeps a command that hangs, until another one of this title [asks](Self::take_hung) for it.
-    pub(super) fn keep_hung(&self, title: String, hung: Ending) {
-        self.hung.0.lock().unwrap_or_else(PoisonError::into_inner).insert(title, hung);
+    /// Has a command that hangs ended by a task of its own.
+    pub(super) fn keep_hung(&self, command: String, ending: impl Future<Output = ()> + Send + 'static) {
+        let (hangs, hung) = watch::channel(());
+        tokio::spawn(async move {
+            ending.await;
+            drop(hangs);
+        });
+        self.hung.0.lock().unwrap_or_else(PoisonError::into_inner).insert(command, hung);
     }
 
-    /// The command of this title that hangs.
-    pub(super) fn take_hung(&self, title: &str) -> Option<Ending> {
-        self.hung.0.lock().unwrap_or_else(PoisonError::into_inner).remove(title)
+    /// This command, if it hangs.
+    pub(super) fn hung(&self, command: &str) -> Option<watch::Receiver<()>> {
+        let mut all = self.hung.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, hung| hung.has_changed().is_ok());
+        all.get(command).cloned()
     }
 
     /// Whether jobs get cgroups of their own.

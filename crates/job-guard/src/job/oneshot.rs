@@ -96,7 +96,7 @@ pub struct OneShot {
     /// Whether its standard error goes to the log as well.
     pub logs_errors: bool,
     /// Whether [`run`](Self::run) returns although a process survives SIGKILL, because it waits in the kernel, such as for a disk.
-    /// While that one exists, no other command with this title is started: each has timed out.
+    /// While that one exists, the same command with this title is not started again: it has timed out.
     pub may_outlast: bool,
 }
 
@@ -153,7 +153,7 @@ impl OneShot {
     /// Runs it, and returns when it and everything that it started has ended: no guard would watch what it left behind. See
     /// [`may_outlast`](Self::may_outlast) for an exception.
     ///
-    /// If `cancelled` completes first, the command is killed, and gone when this returns.
+    /// If `cancelled` completes first, the command is killed, and gone when this returns, with the same exception.
     ///
     /// # Cancel safety
     /// If the future is dropped, the guard kills the command soon after.
@@ -167,10 +167,10 @@ impl OneShot {
             let none = Finished::not_started("no time was left for it".to_owned());
             return Finished { timed_out: Some(Duration::ZERO), ..none };
         }
-        if let Err(finished) = self.after_hung(guards, began, kill_at).await {
+        let mut cancelled = std::pin::pin!(cancelled);
+        if let Err(finished) = self.after_hung(guards, cancelled.as_mut(), began, kill_at).await {
             return finished;
         }
-        let mut cancelled = std::pin::pin!(cancelled);
         let run_as = match self.user(cancelled.as_mut(), began, kill_at).await {
             Ok(run_as) => run_as,
             Err(finished) => return finished,
@@ -210,7 +210,7 @@ impl OneShot {
             }
         };
         if !is_gone {
-            guards.keep_hung(self.title, Box::pin(async move { guarded.destroy().await }));
+            guards.keep_hung(self.identity(), async move { guarded.destroy().await });
             return Finished { is_cancelled, ..Finished::hangs(began, kill_at) };
         }
         let ended = BootTime::now();
@@ -220,15 +220,25 @@ impl OneShot {
         Finished { exit, timed_out, is_cancelled, stderr, stdout }
     }
 
+    /// What it is called, and runs.
+    fn identity(&self) -> String {
+        std::iter::once(&self.title).chain(&self.command).map(|part| format!("{part}\0")).collect()
+    }
+
     /// Waits for the end of the one before it that hangs.
-    async fn after_hung(&self, guards: &Guards, began: BootTime, kill_at: BootTime) -> Result<(), Finished> {
-        let Some(mut hung) = guards.take_hung(&self.title) else { return Ok(()) };
-        let within = kill_at.duration_since(BootTime::now());
-        if tokio::time::timeout(within, &mut hung).await.is_ok() {
-            return Ok(());
+    async fn after_hung(
+        &self,
+        guards: &Guards,
+        cancelled: impl Future<Output = ()>,
+        began: BootTime,
+        kill_at: BootTime,
+    ) -> Result<(), Finished> {
+        let Some(mut hung) = guards.hung(&self.identity()) else { return Ok(()) };
+        tokio::select! {
+            _ = hung.changed() => Ok(()),
+            () = cancelled => Err(Finished { is_cancelled: true, ..Finished::hangs(began, kill_at) }),
+            () = sleep_until(kill_at) => Err(Finished::hangs(began, kill_at)),
         }
-        guards.keep_hung(self.title.clone(), hung);
-        Err(Finished::hangs(began, kill_at))
     }
 
     /// Ends it. Returns false if it hangs, and may outlast this.

@@ -100,7 +100,8 @@ impl JobRun {
         }
     }
 
-    /// Waits until the job has ended and is not restarted. No process of it is left.
+    /// Waits until the job has ended and is not restarted. No process of it is left, but for the command of a check that hangs in
+    /// the kernel.
     ///
     /// # Cancel safety
     /// Cancel safe, and may be called any number of times.
@@ -109,7 +110,7 @@ impl JobRun {
     }
 
     /// Stops the job: the stop signal now, SIGKILL to its whole tree after the stop timeout, early enough that it is
-    /// gone `by`. Returns only when no process of it is left. If a process survives SIGKILL (in an uninterruptible wait
+    /// gone `by`. Returns only when no process of it is left, as of [`finished`](Self::finished). If a process survives SIGKILL (in an uninterruptible wait
     /// of the kernel), that is after `by`, and is logged.
     ///
     /// Called again, it can only bring the end forward. It returns at once if the job has ended.

@@ -238,11 +238,12 @@ impl PolicySpec {
         let pipeline = self.site_policy.pipeline(usual, planned, stopping);
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(pipeline, |pipeline, rule| {
-            let fit = || self.site_policy.enough_first(self.fit_for(rule).compare(FailedLast));
-            let ruled = pipeline.ahead(rule.causes.iter().copied(), self.add(fit(), &rule.pipeline));
+            let fit = self.fit_for(rule).compare(FailedLast);
+            let made = |fit| self.add(self.site_policy.enough_first(fit), &rule.pipeline);
+            let ruled = pipeline.ahead(rule.causes.iter().copied(), made(fit.clone()));
             match self.site_policy.auto_moves {
                 AutoMoves::InSite if rule.causes.contains(&Cause::BetterCandidate) => {
-                    ruled.ahead([Cause::BetterCandidate], self.add(fit().compare(SameSite), &rule.pipeline))
+                    ruled.ahead([Cause::BetterCandidate], made(fit.compare(SameSite)))
                 }
                 _ => ruled,
             }

@@ -260,6 +260,8 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         "as auto_moves says"
     );
     assert!(stages(&spec, Cause::Startup).contains("failed-last priority"));
+    let spec = read(&format!("site_minimum = 2\n{in_site}"));
+    assert!(stages(&spec, Cause::BetterCandidate).contains("failed-last same-site site-minimum priority"));
 }
 
 /// For members that publish all that there is.

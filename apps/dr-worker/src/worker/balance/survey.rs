@@ -16,7 +16,7 @@ use election_core::{
 use strategies::{
     PolicySpec,
     fair_share::{Election, Node},
-    other_jobs::OtherJobs,
+    other_jobs::{OtherJob, OtherJobs},
     stages::Share,
 };
 
@@ -101,6 +101,11 @@ fn decided<'a>(
     if why_it_stays(job, snapshot, &leader.ballot, unix_ms).is_some() {
         return vec![fixed(job.name.clone(), leader.member.clone())];
     }
+    // As long as it is not known where they are led, the elector moves no leader for them either.
+    let is_led = |other: &String| matches!(others.get(other), Some(OtherJob::Led(_)));
+    if !job.who.needs().jobs.iter().all(is_led) {
+        return vec![fixed(job.name.clone(), leader.member.clone())];
+    }
     let mut fit = peers(job, snapshot, elected, (leader, others), unix_ms);
     fit.retain(|member| !refused.contains_key(&(job.name.clone(), member.clone())));
     let leader = Some(leader.member.clone());
@@ -158,11 +163,8 @@ fn peers(
     // Unlike an operator, the balancer does not move leadership back to a site that has failed too often, and to another site
     // only as the elector does by itself.
     let barred = barred_sites(&job.policy, Some(elected), unix_ms);
-    let stays_in_site =
-        job.policy.confirm == Confirm::CrossSite || !job.policy.failback_windows.is_open(unix_ms);
     let is_barred = |member: &&MemberRecord| {
-        let is_elsewhere = stays_in_site && member.site != *led_from;
-        member.ballot != *leader && (is_elsewhere || barred.iter().any(|barred| barred.site == member.site))
+        member.ballot != *leader && barred.iter().any(|barred| barred.site == member.site)
     };
     let standing = snapshot.members.iter().filter(|member| member.withdrawn.is_none() && !is_barred(member));
     let standing: Vec<_> = standing.cloned().collect();
@@ -175,7 +177,11 @@ fn peers(
         (round.incumbent, round.exclusions) = (Some(leader), &exclusions);
         (round.trouble, round.control) = (&trouble, &snapshot.control);
     });
-    job.who.clone().seeing(others.clone()).pipeline().peers(&round)
+    let mut peers = job.who.clone().seeing(others.clone()).pipeline().peers(&round);
+    if job.policy.confirm == Confirm::CrossSite || !job.policy.failback_windows.is_open(unix_ms) {
+        peers.retain(|id| standing.iter().any(|one| one.member == *id && one.site == *led_from));
+    }
+    peers
 }
 
 #[cfg(test)]

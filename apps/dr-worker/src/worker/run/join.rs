@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use election_admin::{AdminError, Observer};
+use election_admin::{AdminError, Observer, ReadError};
 use election_core::{
     Election, ElectionConfig, Paths,
     config::Leftovers,
@@ -254,7 +254,7 @@ impl Joining<'_> {
         if prober.needs_peers() {
             probes::check_own_address(&config.http.listen, &config.node.address);
         }
-        if let Some((order, standby)) = stopped_standby.zip(slot.standby()) {
+        if let Some((order, standby)) = stopped_standby.filter(|_| decides).zip(slot.standby()) {
             standby.obey(Some(order.stopped));
         }
         self.parts.jobs.push(JobParts::start(Arc::clone(&slot), prober, self.is_again));
@@ -448,9 +448,12 @@ async fn look(
         .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
     // The program before this one has looked, and a lease does not wait.
     if let Some(again) = again {
-        let floor =
-            if again.contains(job.name()) { Newest::default() } else { newest.floor(job.name()).await };
-        return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor, stopped_standby: None });
+        let (mut floor, mut stopped_standby) = (Newest::default(), None);
+        if !again.contains(job.name()) {
+            floor = newest.floor(job.name()).await;
+            stopped_standby = stopped(observer, &paths, config).await?;
+        }
+        return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor, stopped_standby });
     }
     let floor = newest.floor(job.name()).await;
     check_recipe(observer, &paths, job).await?;
@@ -458,11 +461,22 @@ async fn look(
         tracing::warn!(job = job.name(), "{problem}");
     }
     let leftovers = leftovers(observer, &paths, config, job.recipe, memory).await;
-    let control = observer.record::<Control>(&paths.control()).await;
-    // What can't be read is reported by who follows it.
-    let control = control.ok().flatten().unwrap_or_default();
-    let stopped_standby = control.stopped_standby(&config.node.id).cloned();
+    let stopped_standby = stopped(observer, &paths, config).await?;
     Ok(SeenElection { paths, leftovers, newest, floor, stopped_standby })
+}
+
+/// The order that the standby of this member is stopped.
+async fn stopped(
+    observer: &Observer,
+    paths: &Paths,
+    config: &Config,
+) -> Result<Option<StoppedStandby>, Error> {
+    let control = match observer.record::<Control>(&paths.control()).await {
+        // What can't be used is reported by who follows it.
+        Err(ReadError::Record(_)) => None,
+        control => control.map_err(AdminError::from)?,
+    };
+    Ok(control.and_then(|control| control.stopped_standby(&config.node.id).cloned()))
 }
 
 /// Checks whether this worker can join the election of a new job, for the next program of this process.

@@ -208,7 +208,7 @@ impl Standby {
             self.turn();
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.until(|state| state.is_restarted) => {}
+                () = self.until(|state| state.is_restarted || state.stopped.is_some()) => {}
             }
         }
     }
@@ -521,8 +521,11 @@ impl Standby {
 
     /// Whether it can be handed over with its process, or has none: a leadership has it, or it is stopped by an order.
     pub(crate) fn is_ready(&self) -> bool {
-        self.state.lock().stopped.is_some()
-            || self.process().is_none_or(|process| process.state == ProcessState::Running)
+        let is_stopped = {
+            let state = self.state.lock();
+            state.stopped.is_some() && state.run.is_none()
+        };
+        is_stopped || self.process().is_none_or(|process| process.state == ProcessState::Running)
     }
 
     /// The process of the standby; `None` while a leadership has the job's program.
@@ -543,8 +546,11 @@ impl Standby {
     /// Why this member is not fit to lead for its standby; `None` if it is.
     pub(crate) fn problem(&self) -> Option<String> {
         let is_required = self.keys().1.required;
-        if let Some(order) = self.state.lock().stopped.as_ref().filter(|_| is_required) {
-            return Some(format!("the standby is {order}"));
+        {
+            let state = self.state.lock();
+            if let Some(order) = state.stopped.as_ref().filter(|_| is_required && !state.is_taken) {
+                return Some(format!("the standby is {order}"));
+            }
         }
         let process =
             self.process().filter(|process| is_required && process.state != ProcessState::Running)?;
