@@ -124,7 +124,7 @@ async fn moves(Options { runs, driver, .. }: Options, rows: &mut Vec<Row>) {
     let setup = Setup::new(driver)
         .set("zookeeper.session_timeout", format!("{}s", SESSION_TIMEOUT.as_secs()))
         // Each run is a takeover; the policy would hold the election after some.
-        .set("policy.max_takeovers.count", 1_000_000);
+        .set("policy.max_takeovers.within", "1s");
     eprintln!("three servers, four workers of two sites, driver {driver}, {runs} runs each");
     let mut cluster = Cluster::of(setup).await;
     let leader = cluster.settled().await;
@@ -216,7 +216,7 @@ async fn cuts(Options { runs, driver, sync_limit, .. }: Options, on_host: OnHost
     let mut setup = Setup::new(driver)
         .on_hosts()
         .set("zookeeper.session_timeout", format!("{}s", LONG_SESSION.as_secs()))
-        .set("policy.max_takeovers.count", 1_000_000)
+        .set("policy.max_takeovers.within", "1s")
         .set("policy.fast_failover", true)
         .set("policy.suspect_after", format!("{}ms", SUSPECT_AFTER.as_millis()))
         // The member that was cut off must be a candidate again in the next run.

@@ -59,7 +59,7 @@ impl Setup {
             .set("zookeeper.tick_time", format!("{}ms", TICK.as_millis()))
             .set("policy.sites", vec!["east", "west"])
             // A test has as many takeovers in a minute as a deployment in a year.
-            .set("policy.max_takeovers.count", 1000)
+            .set("policy.max_takeovers.count", 50)
             .set("job.orders.stop_timeout", "1s")
             .set("job.orders.ready.after", "0s")
             .set("job.orders.fenced", true)
