@@ -172,18 +172,21 @@ fn a_running_standby_is_promoted_demoted_and_told_who_leads() {
 
 /// Where a program that has written it reports that it is ready, connected.
 fn word_of(stage: &Stage, id: &str) -> UnixDatagram {
-    let line = |word: &str| stage.written(id).into_iter().rfind(|line| line.starts_with(word));
-    until("its socket", || line("socket ").is_some());
-    let line = line("socket ").expect("a socket");
-    let name = line.trim_start_matches("socket @");
-    let address = SocketAddr::from_abstract_name(name).expect("an address");
     let socket = UnixDatagram::unbound().expect("a socket");
-    socket.connect_addr(&address).expect("it listens");
+    // A process that has written its own may have ended.
+    until("it listens", || {
+        let line = stage.written(id).into_iter().rfind(|line| line.starts_with("socket "));
+        line.is_some_and(|line| {
+            let name = line.trim_start_matches("socket @");
+            let address = SocketAddr::from_abstract_name(name).expect("an address");
+            socket.connect_addr(&address).is_ok()
+        })
+    });
     socket
 }
 
 fn says_ready(stage: &Stage, id: &str) {
-    word_of(stage, id).send(b"READY=1").expect("it listens");
+    until("it hears", || word_of(stage, id).send(b"READY=1").is_ok());
 }
 
 #[test]
@@ -344,7 +347,8 @@ fn a_deaf_standby_is_restarted_by_its_liveness_and_is_gone_before_the_leader_beg
     until("the standby is ready", || standby_of(&west)["state"] == "running");
 
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
-    assert!(stage.last_pid("west-1", "leader").is_some_and(is_alive));
+    // It runs before it has written anything.
+    until("the leader's program", || stage.last_pid("west-1", "leader").is_some_and(is_alive));
     assert!(!pids().into_iter().any(is_alive), "a standby beside the leader");
 }
 
