@@ -105,17 +105,13 @@ pub fn when_gone(pids: BTreeSet<u32>) -> JoinHandle<BootTime> {
     })
 }
 
-/// SIGSTOP to one process; returns when it has stopped, or has ended: a guard of a hook or a measurement can end at any time.
+/// Freezes one process; returns when it has stopped, or has ended: a guard of a hook or a measurement can end at any time.
 ///
 /// # Panics
 /// If it does neither.
 pub fn freeze_pid(pid: u32) {
-    signal(pid, Signal::SIGSTOP);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while is_there(pid) && state_of(pid) != Some('T') {
-        assert!(Instant::now() < deadline, "{} did not stop at SIGSTOP", describe(pid));
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let frozen = zk_testkit::freeze(pid);
+    assert!(frozen.is_ok() || !is_there(pid), "{}: {frozen:?}", describe(pid));
 }
 
 /// SIGCONT to one process.

@@ -14,6 +14,7 @@ mod links;
 mod listener;
 mod network;
 mod ports;
+mod process;
 mod program;
 mod proxy;
 mod reaper;
@@ -31,6 +32,7 @@ pub use ensemble_faults::EnsembleFaults;
 pub use error::Error;
 pub use network::{Host, Network};
 pub use ports::PortReservation;
+pub use process::freeze;
 pub use program::{copy_program, write_program};
 pub use proxy::{Loss, Lost, Op, PassedFrame, Proxy, Sender, Which};
 #[cfg(feature = "tls")]

@@ -12,12 +12,11 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use crate::error::Context as _;
+use crate::process::{field_of, freeze, threads};
 use crate::{Error, Host, Installation};
 
 /// How often a process is checked while its end is awaited.
 const LOOK: Duration = Duration::from_millis(5);
-/// The maximum time of a stop by SIGSTOP on a busy machine.
-const FREEZES_WITHIN: Duration = Duration::from_secs(10);
 /// The maximum time for the kernel to end a killed process.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Lines of the log that an error shows.
@@ -218,20 +217,10 @@ impl Server {
             .context(|| format!("cannot send {signal} to server {}, pid {pid}", self.index))
     }
 
-    /// SIGSTOP, and wait until it has taken hold: on a busy machine a thread may run on for a while after the
-    /// signal was sent. Blocks for that long.
+    /// Blocks until SIGSTOP has taken hold.
     pub(crate) fn freeze(&self) -> Result<(), Error> {
-        self.signal(Signal::SIGSTOP)?;
         let pid = self.pid().ok_or(Error::NotRunning { server: self.index })?;
-        let deadline = Instant::now() + FREEZES_WITHIN;
-        while !is_stopped(pid) {
-            if Instant::now() >= deadline {
-                return Err(std::io::Error::from(std::io::ErrorKind::TimedOut))
-                    .context(|| format!("server {}, pid {pid}, still runs after SIGSTOP", self.index));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        freeze(pid).context(|| format!("cannot freeze server {}, pid {pid}", self.index))
     }
 
     /// Waits for the process to be gone; false if it is still there at the deadline.
@@ -297,11 +286,6 @@ pub(crate) struct Launch {
     pub(crate) tls: Option<Vec<(String, String)>>,
 }
 
-/// Whether each of the threads of a process is stopped, or has ended.
-fn is_stopped(pid: u32) -> bool {
-    threads(pid).is_some_and(|mut states| states.all(|state| matches!(state, 'T' | 't' | 'X' | 'Z')))
-}
-
 /// Whether a process that started then has a thread that has not ended. Its command line goes first, its first
 /// thread may be next, and its sockets go with the last one.
 fn is_there(pid: u32, started: u64) -> bool {
@@ -309,21 +293,9 @@ fn is_there(pid: u32, started: u64) -> bool {
         && threads(pid).is_some_and(|mut states| states.any(|state| !matches!(state, 'X' | 'Z')))
 }
 
-/// The states of those threads of a process that are still there; `None` if it is gone.
-fn threads(pid: u32) -> Option<impl Iterator<Item = char>> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    Some(tasks.flatten().filter_map(|task| field_of(&task.path(), 0)?.chars().next()))
-}
-
 /// When a process started, in ticks since the machine did.
 fn started_at(pid: u32) -> Option<u64> {
     field_of(Path::new(&format!("/proc/{pid}")), 19)?.parse().ok()
-}
-
-/// One of the fields that follow the name of a process or thread, which is in parentheses.
-fn field_of(task: &Path, index: usize) -> Option<String> {
-    let stat = fs::read_to_string(task.join("stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(index).map(str::to_owned)
 }
 
 /// Whether `pid` is a server whose configuration is in `dir`.

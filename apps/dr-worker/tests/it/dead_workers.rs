@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Running, dr_worker, own_server::OwnServer as Stage, set, until};
-use nix::sys::signal::{Signal, kill};
+use crate::support::{Running, dr_worker, own_server::OwnServer as Stage, send, set, until};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use zk_testkit::Proxy;
 
@@ -247,7 +247,7 @@ fn it_is_not_closed_when_a_guard_was_killed_as_well() {
     };
     let victims = [guard_of("bills"), worker.pid()];
     for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        victims.iter().for_each(|pid| kill(*pid, signal).expect("it lives"));
+        victims.iter().for_each(|pid| send(*pid, signal).expect("it lives"));
     }
     worker.ended();
     until("the other guard has ended its job", || !stage.lives("orders"));

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::support::{
-    Background, Example, LONG, Running, at, is_there, set,
+    Background, Example, LONG, Running, at, is_there, send, set,
     stage::{Stage, leads},
     until,
 };
@@ -269,7 +269,7 @@ struct Frozen(Vec<Pid>);
 
 impl Frozen {
     fn all(pids: Vec<Pid>) -> Self {
-        pids.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).expect("it lives"));
+        pids.iter().for_each(|pid| send(*pid, Signal::SIGSTOP).expect("it lives"));
         Self(pids)
     }
 }

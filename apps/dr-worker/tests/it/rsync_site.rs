@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::support::{
-    Example, Running, at, is_there, set,
+    Example, Running, at, is_there, send, set,
     stage::{Stage, leads},
     until,
 };
@@ -109,7 +109,7 @@ impl Site {
         let status: Value = serde_json::from_str(&worker.http("GET", "/status").1).expect("JSON");
         let job = status["jobs"]["files"]["process"]["pid"].as_i64().expect("the job runs");
         let job = Pid::from_raw(i32::try_from(job).expect("a pid"));
-        kill(job, Signal::SIGSTOP).expect("it lives");
+        send(job, Signal::SIGSTOP).expect("it lives");
         worker.kill_with_guards();
         // The kernel may have ended it with its guard.
         let _ = kill(job, Signal::SIGKILL);

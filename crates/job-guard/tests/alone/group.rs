@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{
-    STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, guards_of, is_stopped, name_of, wait_for,
+    STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, guards_of, name_of, send, wait_for,
 };
 use boot_time::BootTime;
 use job_guard::{StateLock, sweep};
@@ -62,8 +62,7 @@ fn a_frozen_guard_saves_none_of_them_from_the_end_of_the_lease() {
     let tree = Tree::new();
     let mut worker = three(&tree);
     let guard = guards_of(worker.pid())[1];
-    kill(guard, Signal::SIGSTOP).expect("a living guard");
-    wait_for("the frozen guard", || is_stopped(guard));
+    send(guard, Signal::SIGSTOP);
     worker.tell("starve -");
     worker.expect("starving");
     worker.expect("finished job orders was ended because its lease was not renewed");
@@ -76,7 +75,7 @@ fn what_is_left_when_the_worker_and_all_guards_are_killed_is_ended_by_the_next_w
     let mut worker = three(&tree);
     let guards = guards_of(worker.pid());
     for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        guards.iter().for_each(|guard| kill(*guard, signal).expect("a living guard"));
+        guards.iter().for_each(|guard| send(*guard, signal));
         worker.signal(signal);
     }
     worker.wait();

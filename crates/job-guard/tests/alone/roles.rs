@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::{
-    CgroupRoot, PATIENCE, STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, name_of, names, wait_for,
+    CgroupRoot, PATIENCE, STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, name_of, names, send,
+    wait_for,
 };
 use boot_time::BootTime;
 use job_guard::{LeftRun, StateLock, left_runs, sweep};
@@ -79,7 +80,7 @@ fn a_guard_that_does_not_confirm_the_deadline_arms_nothing_and_the_stop_ends_the
     let tree = Tree::new();
     let mut worker = unarmed(&tree);
     let guard = worker.guard();
-    kill(guard, Signal::SIGSTOP).expect("a living guard");
+    send(guard, Signal::SIGSTOP);
     worker.tell("arm leader");
     worker.expect("not armed its guard has not confirmed the deadline");
     worker.tell("stop 1000");
@@ -95,7 +96,7 @@ fn worker_and_guard_frozen_and_woken_past_the_lease_the_program_is_killed_at_onc
     worker.expect("running");
     let guard = worker.guard();
     for pid in [worker.pid(), guard] {
-        kill(pid, Signal::SIGSTOP).expect("alive");
+        send(pid, Signal::SIGSTOP);
     }
     let end = BootTime::now() + 2 * LEASE;
     wait_for("the end of the lease", || BootTime::now() > end);

@@ -190,7 +190,11 @@ fn grow(
     // A tree may have ended by itself, and its guard with it.
     let guard = guards_of(worker.pid()).first().copied().or(guard);
     let signal_guard = |signal| {
-        let _ = guard.map(|guard| kill(guard, signal));
+        if signal == Signal::SIGSTOP {
+            let _ = guard.map(|guard| zk_testkit::freeze(guard.as_raw().cast_unsigned()));
+        } else {
+            let _ = guard.map(|guard| kill(guard, signal));
+        }
     };
     tally.killed_together +=
         u64::from(cgroup.is_none() && matches!(fault, Fault::KillBoth | Fault::KillBothInTurn));

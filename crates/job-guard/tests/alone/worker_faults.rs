@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::support::{
     CgroupRoot, PATIENCE, STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, children_of, guards_of,
-    name_of, names, programs_for_all, wait_for,
+    name_of, names, programs_for_all, send, wait_for,
 };
 use boot_time::BootTime;
 use job_guard::{StateLock, sweep};
@@ -23,7 +23,7 @@ use rustix::fs::{MemfdFlags, inotify, memfd_create};
 fn kill_together(worker: &mut Worker) {
     let guard = worker.guard();
     for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        kill(guard, signal).expect("a living guard");
+        send(guard, signal);
         worker.signal(signal);
     }
     worker.wait();
@@ -149,7 +149,7 @@ fn all_frozen_past_the_lease_and_woken_the_job_is_killed_at_once() {
     // The guard first: else it would see what the others no longer do.
     let mut frozen = vec![guard, worker.pid()];
     for &pid in &frozen {
-        kill(pid, Signal::SIGSTOP).expect("freeze");
+        send(pid, Signal::SIGSTOP);
     }
     // The shell may fork while it is being frozen.
     wait_for("a frozen job", || {
@@ -251,7 +251,7 @@ fn a_chain_does_not_outrun_the_end_of_a_frozen_guard() {
         setup.stop_timeout = Duration::from_secs(1);
         let mut worker = setup.start();
         wait_for("the chains", || tree.lines("acts").len() > 20);
-        kill(worker.guard(), Signal::SIGSTOP).expect("freeze the guard");
+        send(worker.guard(), Signal::SIGSTOP);
         let frozen = tree.lines("acts").len();
         wait_for("many dead", || tree.lines("acts").len() > frozen + 200);
         worker.tell("stop 2000");
@@ -276,7 +276,7 @@ fn a_guard_that_is_frozen_does_not_hold_up_a_stop() {
     let mut worker = WorkerSetup::new(&tree, STUBBORN).start();
     wait_for_the_whole_tree(&tree);
     let guard = worker.guard();
-    kill(guard, Signal::SIGSTOP).expect("freeze the guard");
+    send(guard, Signal::SIGSTOP);
     let began = BootTime::now();
     worker.tell("stop 20000");
     worker.expect("stopped");
@@ -294,7 +294,7 @@ fn a_guard_that_is_frozen_does_not_cost_the_job_its_gentle_end() {
     setup.stop_timeout = Duration::from_secs(2);
     let mut worker = setup.start();
     wait_for("its trap", || tree.file("up").exists());
-    kill(worker.guard(), Signal::SIGSTOP).expect("freeze the guard");
+    send(worker.guard(), Signal::SIGSTOP);
     worker.tell("stop 5000");
     worker.expect("stopped");
     assert_eq!(tree.read("asked"), "asked\n");
@@ -308,7 +308,7 @@ fn a_guard_that_is_frozen_does_not_save_the_job_from_the_end_of_the_lease() {
     setup.lease = Duration::from_secs(2);
     let mut worker = setup.start();
     wait_for_the_whole_tree(&tree);
-    kill(worker.guard(), Signal::SIGSTOP).expect("freeze the guard");
+    send(worker.guard(), Signal::SIGSTOP);
     worker.tell("starve it");
     worker.expect("starving");
     wait_for("the end of the job", || tree.is_gone());
@@ -325,7 +325,7 @@ fn a_guard_that_thaws_heeds_the_renewals_that_it_has_not_read_yet() {
     setup.lease = Duration::from_secs(2);
     let worker = setup.start();
     let guard = worker.guard();
-    kill(guard, Signal::SIGSTOP).expect("freeze the guard");
+    send(guard, Signal::SIGSTOP);
     let last_heard = worker.lease_until();
     wait_for("the end of the last lease that it knows", || BootTime::now() > last_heard);
     kill(guard, Signal::SIGCONT).expect("thaw the guard");
@@ -636,7 +636,7 @@ fn worker_and_guard_both_stopped_leave_the_job_running_past_its_lease() {
     let worker = setup.start();
     let guard = worker.guard();
     for pid in [guard, worker.pid()] {
-        kill(pid, Signal::SIGSTOP).expect("freeze");
+        send(pid, Signal::SIGSTOP);
     }
     wait_for("the end of the lease", || BootTime::now() > worker.lease_until());
     let acts = tree.lines("acts").len();

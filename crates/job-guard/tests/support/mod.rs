@@ -109,6 +109,15 @@ pub fn is_stopped(pid: Pid) -> bool {
     }
 }
 
+/// Sends a signal to a worker or a guard. After SIGSTOP it has stopped; a shell may not, see above.
+pub fn send(pid: Pid, signal: Signal) {
+    if signal == Signal::SIGSTOP {
+        zk_testkit::freeze(pid.as_raw().cast_unsigned()).expect("a living process");
+    } else {
+        kill(pid, signal).expect("a living process");
+    }
+}
+
 /// The guards that are children of `parent`.
 pub fn guards_of(parent: Pid) -> Vec<Pid> {
     let mut children = children_of(parent);
@@ -371,7 +380,7 @@ impl Worker {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(self.pid(), signal).expect("signal the worker");
+        send(self.pid(), signal);
     }
 
     pub fn tell(&mut self, order: &str) {

@@ -74,19 +74,19 @@ async fn frozen_in_mid_work(driver: DriverKind) -> u64 {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let pid = Pid::from_raw(i32::try_from(worker.id().unwrap()).unwrap());
+    let pid = worker.id().unwrap();
     let mut lines = BufReader::new(worker.stdout.take().unwrap()).lines();
     let mut line = async || soon("a line of the worker", lines.next_line()).await.unwrap().unwrap();
     while !line().await.contains("ready") {}
     while !line().await.contains("acts") {}
 
-    kill(pid, Signal::SIGSTOP).unwrap();
+    zk_testkit::freeze(pid).unwrap();
     sleep_until(BootTime::now() + TIMEOUT + Duration::from_secs(2)).await;
     observer.barrier().await.unwrap();
     let written = observer.children("/").await.unwrap().unwrap().names.len();
     let sent = bed.proxy.seen(Op::Create);
     let woken = BootTime::now();
-    kill(pid, Signal::SIGCONT).unwrap();
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGCONT).unwrap();
 
     let over = loop {
         let line = line().await;

@@ -75,7 +75,11 @@ impl Contestant {
         self.input = None;
     }
 
+    /// After SIGSTOP it has stopped.
     pub(crate) fn signal(&self, signal: Signal) {
+        if signal == Signal::SIGSTOP {
+            return zk_testkit::freeze(self.child.id()).unwrap();
+        }
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 

@@ -142,6 +142,14 @@ impl Outcome {
     }
 }
 
+/// Sends a signal to a process. After SIGSTOP it has stopped.
+pub(crate) fn send(pid: Pid, signal: nix::sys::signal::Signal) -> std::io::Result<()> {
+    if signal == nix::sys::signal::Signal::SIGSTOP {
+        return zk_testkit::freeze(pid.as_raw().cast_unsigned());
+    }
+    Ok(nix::sys::signal::kill(pid, signal)?)
+}
+
 /// A command that has not ended yet.
 pub(crate) struct Background(Child, Instant);
 
@@ -153,7 +161,7 @@ impl Background {
     }
 
     pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
-        nix::sys::signal::kill(Pid::from_raw(self.0.id().cast_signed()), signal).expect("it lives");
+        send(Pid::from_raw(self.0.id().cast_signed()), signal).expect("it lives");
     }
 
     /// What it came to, once it has ended.
@@ -259,7 +267,7 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
-        nix::sys::signal::kill(self.pid(), signal).expect("it lives");
+        send(self.pid(), signal).expect("it lives");
     }
 
     /// Waits for its end.
@@ -284,8 +292,9 @@ impl Running {
         for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
             for &pid in &victims {
                 // The guard of a probe may have ended meanwhile.
-                let sent = nix::sys::signal::kill(pid, signal);
-                assert!(matches!(sent, Ok(()) | Err(nix::errno::Errno::ESRCH)), "{sent:?}");
+                let sent = send(pid, signal);
+                let is_gone = |error: &std::io::Error| error.raw_os_error() == Some(nix::libc::ESRCH);
+                assert!(sent.as_ref().err().is_none_or(is_gone), "{sent:?}");
             }
         }
         self.ended();

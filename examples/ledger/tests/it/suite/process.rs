@@ -46,10 +46,8 @@ impl Ledger {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// Sends SIGSTOP and waits until the process is stopped.
     pub fn freeze(&self) {
-        self.signal(Signal::SIGSTOP);
-        wait_until("the process is frozen", || self.state() == 'T');
+        zk_testkit::freeze(self.child.id()).unwrap();
     }
 
     pub fn thaw(&self) {
@@ -94,11 +92,6 @@ impl Ledger {
     fn ended(&mut self) -> Ended {
         let status = self.child.wait().unwrap();
         Ended { code: status.code(), stdout: text(&self.stdout), stderr: text(&self.stderr) }
-    }
-
-    fn state(&self) -> char {
-        let stat = self.proc_file("stat");
-        stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
     }
 
     fn proc_file(&self, name: &str) -> String {
