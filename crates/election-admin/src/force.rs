@@ -17,7 +17,7 @@ use election_core::{
     internals::{
         self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, Transaction, ZnodeWrite,
         decision, fencing_token,
-        record::{AdminRequest, Current, Elected, FiledRequest, MAX_SLOTS, Record, TokenBase},
+        record::{AdminRequest, Current, FiledRequest, MAX_SLOTS, Record, TokenBase},
         transact, unix_ms,
     },
     strategy::Strategy,
@@ -84,13 +84,15 @@ pub async fn force(
             ForceStep::Begin(..) if BootTime::now() >= until => {
                 return Err(Hindrance::NotBegun(filed.request.valid_for()).into());
             }
-            ForceStep::Begin(elected, request) => {
+            ForceStep::Begin(mut elected, request) => {
                 let begun = (filed.which.name.as_str(), &*request, node.version);
-                write(session, paths, decision(paths, &elected, over, Some(begun))?).await
+                let begun = decision(paths, &mut elected, over, snapshot.generation, Some(begun))?;
+                write(session, paths, begun).await
             }
-            ForceStep::Write(elected) => {
+            ForceStep::Write(mut elected) => {
                 seen = seen.max(elected.last_request);
-                write(session, paths, decision(paths, &elected, over, None)?).await
+                let decision = decision(paths, &mut elected, over, snapshot.generation, None)?;
+                write(session, paths, decision).await
             }
             ForceStep::Vacate { slot, version, after } => {
                 let decision = snapshot.elected.as_ref().map_or(0, |decision| decision.version);
@@ -103,8 +105,8 @@ pub async fn force(
                     attempts.wait_until((since + after).min(now + LOOK)).await;
                     continue;
                 }
-                let delete = ZnodeWrite::delete(paths.leader_znode(slot), version);
-                transact(session, delete.only_while(paths.elected(), decision)).await
+                let delete = Transaction::from(ZnodeWrite::delete(paths.leader_znode(slot), version));
+                transact(session, delete.only_while_decided(paths, decision, snapshot.generation)).await
             }
         };
         match outcome {
@@ -232,7 +234,7 @@ pub async fn raise_tokens(
                 }
             }
         }
-        let known: Known<Elected> = observer.known(paths.elected()).await?;
+        let known = observer.decision(paths).await?;
         let elected = known.record()?;
         let base = elected.as_ref().map_or(0, |e| e.token_base);
         // An unreadable leader znode still has a token. Its member is unknown.
@@ -247,7 +249,7 @@ pub async fn raise_tokens(
         let raised = internals::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;
         let Some(next) = raised else { return Ok(Raised::Already) };
         known.make_parents(observer.session()).await?;
-        if attempts.write([known.replace(&next)?]).await? {
+        if attempts.write(known.replace(&next)?).await? {
             return Ok(Raised::InTerm(next.term));
         }
     }

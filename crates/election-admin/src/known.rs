@@ -2,9 +2,12 @@
 
 use std::marker::PhantomData;
 
-use election_core::internals::{
-    Node,
-    record::{Record, RecordError},
+use election_core::{
+    Paths,
+    internals::{
+        self, Node, ZnodeWrite,
+        record::{Elected, Record, RecordError},
+    },
 };
 use zk_session::{CreateMode, Incarnation, MultiOp, OpError};
 
@@ -67,5 +70,62 @@ impl<R: Record> Known<R> {
             Some(node) => MultiOp::set(&self.path, data, node.version),
             None => MultiOp::create(&self.path, data, CreateMode::Persistent),
         })
+    }
+}
+
+/// The decision as it was read, and what replaces it.
+#[derive(Debug)]
+pub struct KnownDecision {
+    paths: Paths,
+    known: Known<Elected>,
+    generation: i32,
+}
+
+impl KnownDecision {
+    /// The decision, and the parent of the ballots as it was when the decision was read, or earlier.
+    pub fn new(paths: &Paths, parent: Option<&Node>, decision: Option<Node>) -> Self {
+        let generation = parent.map_or(0, |parent| parent.version);
+        Self { paths: paths.clone(), known: Known::new(paths.elected(), decision), generation }
+    }
+
+    /// The znode.
+    pub fn node(&self) -> Option<&Node> {
+        self.known.node()
+    }
+
+    /// The decision; `None` if there is none.
+    ///
+    /// # Errors
+    /// When it can't be used.
+    pub fn record(&self) -> Result<Option<Elected>, RecordError> {
+        self.known.record()
+    }
+
+    /// Creates what is above a decision that does not exist, and the parent of the ballots.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or refuses.
+    pub async fn make_parents(&self, session: &Incarnation) -> Result<(), OpError> {
+        if self.node().is_none() {
+            session.create_parents(&self.paths.elected()).await?;
+            session.create_parents(&self.paths.ballot_prefix("")).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a decision over the one that was read, and over no other.
+    ///
+    /// # Errors
+    /// When it would be too large.
+    pub fn replace(&self, next: &Elected) -> Result<Vec<MultiOp>, RecordError> {
+        let mut next = next.clone();
+        next.generation = self.generation;
+        match self.node() {
+            // One that was read just now was not deleted since. What a single operation came to is known even if its answer is
+            // lost.
+            Some(_) => Ok(vec![self.known.replace(&next)?]),
+            None => ZnodeWrite::decision(&self.paths, &mut next, None, self.generation)
+                .map(|write| internals::operations(&write)),
+        }
     }
 }

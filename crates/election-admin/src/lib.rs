@@ -26,7 +26,7 @@ pub use error::{AdminError, Hindrance, OpenRequest, Refusal};
 pub use force::{Raised, force, raise_tokens, vacate};
 pub use ghosts::{Ghost, remove_ghost};
 pub use job_requests::{JobNews, JobRequests, Leading, StandingBy};
-pub use known::Known;
+pub use known::{Known, KnownDecision};
 pub use observer::{Decision, LeaderZnode, Observer, Snapshot};
 pub use problems::{OldDecision, Problem};
 pub use requests::{

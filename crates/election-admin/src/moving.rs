@@ -73,7 +73,7 @@ pub async fn prepare(
             Some(_) => return Err(Hindrance::MoveChanged.into()),
             None => {}
         }
-        let decided: Known<Elected> = observer.known(paths.elected()).await?;
+        let decided = observer.decision(paths).await?;
         let sentence = format!("the election moves here from {}", from.place);
         let decides = ByOperator { sentence: &sentence, by, unix_ms: unix_ms() };
         let token = (0..present.leader_znodes.len()).filter_map(|slot| present.fencing_token(slot)).max();
@@ -87,7 +87,7 @@ pub async fn prepare(
         let Some(closed) = altered(&orders, by, None, close)? else { return Ok(()) };
         orders.make_parents(observer.session()).await?;
         decided.make_parents(observer.session()).await?;
-        if attempts.write([closed.write, decided.replace(&next)?]).await? {
+        if attempts.write([closed.write].into_iter().chain(decided.replace(&next)?)).await? {
             return Ok(());
         }
     }
@@ -163,7 +163,7 @@ pub async fn end(session: &Session, paths: &Paths, to: &Place, by: &str) -> Resu
         let observer = attempts.look().await?;
         let orders: Known<Control> = observer.known(paths.control()).await?;
         // Read before the ballots and the leader znodes: what its named members have by then is seen below.
-        let decided: Known<Elected> = observer.known(paths.elected()).await?;
+        let decided = observer.decision(paths).await?;
         let (control, before) = (orders.record_or_default()?, decided.record()?);
         let is_going = |going: &Move| !going.done && going.place.is_same(to);
         if !control.moves_to.as_ref().is_some_and(is_going) {
@@ -202,7 +202,7 @@ pub async fn end(session: &Session, paths: &Paths, to: &Place, by: &str) -> Resu
         let mut group = vec![orders.replace(&control)?];
         match (&next, decided.node()) {
             (None, Some(node)) => group.push(MultiOp::check(paths.elected(), node.version)),
-            (Some(next), _) => group.push(decided.replace(next)?),
+            (Some(next), _) => group.extend(decided.replace(next)?),
             (None, None) => {}
         }
         group.extend(left.node().map(|node| MultiOp::check(paths.breadcrumbs(), node.version)));
@@ -273,7 +273,7 @@ pub async fn arrive(
         if orders.node().is_none_or(|node| node.mzxid != awaited) {
             return Err(Hindrance::MoveChanged.into());
         }
-        let decided: Known<Elected> = observer.known(paths.elected()).await?;
+        let decided = observer.decision(paths).await?;
         let sentence = format!("the election has moved here from {}", from.place);
         let decides = ByOperator { sentence: &sentence, by, unix_ms: unix_ms() };
         let next = move_in(decided.record()?.as_ref(), Some(&ended.decision), ended.token, decides)?;
@@ -287,7 +287,7 @@ pub async fn arrive(
         };
         let Some(opened) = altered(&orders, by, None, open)? else { return Ok(()) };
         decided.make_parents(observer.session()).await?;
-        if attempts.write([opened.write, decided.replace(&next)?]).await? {
+        if attempts.write([opened.write].into_iter().chain(decided.replace(&next)?)).await? {
             return Ok(());
         }
     }

@@ -4,7 +4,7 @@ use zk_session::{Incarnation, OpError, ReadOp};
 
 use crate::{
     error::{AdminError, Refusal},
-    known::Known,
+    known::{Known, KnownDecision},
     outline::{Outline, children, last_of},
     record::{Absent, Breadcrumb, Breadcrumbs, Roster},
 };
@@ -12,7 +12,7 @@ use election_core::{
     Paths,
     config::MemberId,
     internals::{
-        BATCH, Layout, Node, ReadError,
+        self, BATCH, Layout, Node, ReadError,
         explain::Seen,
         fencing_token, get_all,
         record::{
@@ -38,6 +38,8 @@ pub struct Snapshot {
     pub newest_zxid: i64,
     /// The lowest living ballot: the elector's, if there is an elector.
     pub lowest: Option<Ballot>,
+    /// The version of the ballots' parent, see [`Elected::generation`].
+    pub generation: i32,
     /// The decision.
     pub elected: Option<Decision>,
     /// The leader znodes, by slot: as many as the decision has slots; one before the first decision.
@@ -224,8 +226,9 @@ impl Observer {
                 return Ok(snapshot);
             }
         }
+        let generation = outline.election.map_or(0, |parent| parent.version);
         let lowest = outline.ballots.into_iter().filter_map(|name| Ballot::new(name).ok()).min();
-        let mut snapshot = Snapshot { lowest, ..Snapshot::default() };
+        let mut snapshot = Snapshot { lowest, generation, ..Snapshot::default() };
         snapshot.take_breadcrumbs(paths, outline.breadcrumbs);
         if let Some(node) = outline.roster {
             let roster = usable(Roster::decode(&paths.roster(), &node.data), &mut snapshot.unreadable);
@@ -332,6 +335,17 @@ impl Observer {
         let path = path.into();
         let node = self.read(&path).await?;
         Ok(Known::new(path, node))
+    }
+
+    /// Reads the decision, to change it.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer.
+    pub async fn decision(&self, paths: &Paths) -> Result<KnownDecision, OpError> {
+        let reads = [paths.election(), paths.elected()].map(ReadOp::get);
+        let mut results = self.session.multi_read(reads).await?.into_iter().map(internals::node);
+        let parent = results.next().flatten();
+        Ok(KnownDecision::new(paths, parent.as_ref(), results.next().flatten()))
     }
 
     /// Reads a record; `None` if there is no such znode.

@@ -24,6 +24,8 @@ pub(crate) struct Outline {
     pub(crate) breadcrumbs: Option<Node>,
     pub(crate) tokens: Option<Node>,
     pub(crate) roster: Option<Node>,
+    /// The parent of the ballots.
+    pub(crate) election: Option<Node>,
 }
 
 impl Outline {
@@ -38,6 +40,7 @@ impl Outline {
             paths.breadcrumbs(),
             paths.tokens(),
             paths.roster(),
+            paths.election(),
         ];
         let reads = names.map(ReadOp::children).into_iter().chain(znodes.map(ReadOp::get));
         let mut results = session.multi_read(reads).await?.into_iter();
@@ -56,6 +59,7 @@ impl Outline {
             breadcrumbs: znode(next()),
             tokens: znode(next()),
             roster: znode(next()),
+            election: znode(next()),
         })
     }
 

@@ -7,7 +7,7 @@
 pub use crate::runtime::{
     ReadError,
     layout::{Layout, children, node},
-    operations::{get_all, transact, tree},
+    operations::{get_all, operations, transact, tree},
     to_node, unix_ms,
 };
 pub use crate::{

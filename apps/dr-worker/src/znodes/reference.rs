@@ -31,7 +31,12 @@ fn rows(paths: &Paths) -> Vec<Row> {
         (paths.base().to_owned(), ONCE, FIRST, "none"),
         (paths.nodes(), ONCE, FIRST, "none"),
         (paths.node(&member), WITH_SESSION, "the member", "`MemberRecord`"),
-        (paths.election(), ONCE, FIRST, "none"),
+        (
+            paths.election(),
+            ONCE,
+            "the first member that joins; its version counts the creations of `leader/elected`",
+            "none",
+        ),
         (ballots, LINE, "the member: its ballot. The lowest number is the elector", "the member's id"),
         (paths.leader(), ONCE, FIRST, "none"),
         (

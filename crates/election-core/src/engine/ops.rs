@@ -75,6 +75,8 @@ pub(crate) enum ElectorOp {
     /// Reads the decision after it could not be written; over this version, or where there was none, if the write was
     /// refused.
     ReadElected(Option<Option<i32>>),
+    /// Reads the version of the ballots' parent, after a decision was refused over one that has not changed.
+    ReadGeneration,
     Vacate(usize),
     ReadLeader(usize),
     Answer(String, Box<AdminRequest>),

@@ -66,6 +66,7 @@ pub(crate) fn first(given: Given, token_base: u64, by: &str) -> Elected {
         token_base,
         decided_by: by.to_owned(),
         last_request: None,
+        generation: 0,
     }
     .bounded()
 }

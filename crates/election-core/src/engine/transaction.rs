@@ -1,6 +1,9 @@
 //! Writes that ZooKeeper applies together, or not at all.
 
-use crate::{paths::Paths, record::Named};
+use crate::{
+    paths::Paths,
+    record::{Elected, Named, Record as _, RecordError},
+};
 
 /// A write, with what it rests on and what is written with it, in one transaction.
 ///
@@ -89,6 +92,29 @@ impl ZnodeWrite {
         Self::set(paths.ballot(&named.ballot), named.member.as_str(), None)
     }
 
+    /// Writes a decision over this version, or as the first one. `generation` is what is known of the version of the ballots'
+    /// parent: a decision that replaces another one requires it, and one that replaces none counts it up. It becomes the
+    /// decision's [`generation`](Elected::generation).
+    ///
+    /// # Errors
+    /// A record that has no room.
+    pub fn decision(
+        paths: &Paths,
+        elected: &mut Elected,
+        over: Option<i32>,
+        generation: i32,
+    ) -> Result<Transaction, RecordError> {
+        let path = paths.elected();
+        elected.generation = generation.saturating_add(i32::from(over.is_none()));
+        let data = elected.encode(&path)?;
+        Ok(match over {
+            Some(version) => Self::set(path, data, version).only_while(paths.election(), generation),
+            None => {
+                Transaction::from(Self::create(path, data)).and(Self::set(paths.election(), "", generation))
+            }
+        })
+    }
+
     /// Creates an ephemeral znode, and counts the creation in the version of another one, which is set to no data. That
     /// version is the answer.
     pub fn counted_by(self, counter: impl Into<String>) -> Transaction {
@@ -118,6 +144,19 @@ impl Transaction {
     #[must_use]
     pub fn only_while(mut self, path: impl Into<String>, version: impl Into<Option<i32>>) -> Self {
         self.checks.push((path.into(), version.into()));
+        self
+    }
+
+    /// Applies it only while the decision has this version, and its znode was not deleted and created again since.
+    #[must_use]
+    pub fn only_while_decided(self, paths: &Paths, version: impl Into<Option<i32>>, generation: i32) -> Self {
+        self.only_while(paths.elected(), version).only_while(paths.election(), generation)
+    }
+
+    /// The same writes, and this one, about which the outcome is.
+    #[must_use]
+    pub fn answered_by(mut self, answer: ZnodeWrite) -> Self {
+        self.before.push(std::mem::replace(&mut self.answer, answer));
         self
     }
 

@@ -56,6 +56,10 @@ pub struct Elected {
     /// or a lower one is never decided again.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::zxid")]
     pub last_request: Option<i64>,
+    /// The version that the parent of the ballots has had since the znode of the decision was created. If that is deleted
+    /// and created again, its own versions begin at 0 again, so each write over a decision requires both.
+    #[serde(default)]
+    pub generation: i32,
 }
 
 /// The most that a decision may hold, so that it fits into [`MAX_RECORD`](super::MAX_RECORD) with any names and any
@@ -433,6 +437,7 @@ mod tests {
             token_base: limits::MAX_TOKEN_BASE,
             decided_by: text(rng),
             last_request: Some(i64::MAX),
+            generation: i32::MAX,
         }
     }
 

@@ -89,10 +89,7 @@ impl Attempt<'_> {
         let done = attempt(session, request).await?;
         let creates = match request {
             ZkOp::CreateSequential { .. } => true,
-            ZkOp::Multi(transaction) => {
-                transaction.counted().is_some()
-                    || transaction.checks.is_empty() && transaction.subject().creates()
-            }
+            ZkOp::Multi(transaction) => transaction.counted().is_some() || transaction.subject().creates(),
             ZkOp::Get(_) | ZkOp::Children(_) => false,
         };
         let began = |is_new| starts.into_iter().for_each(|starts| starts.began(is_new));
@@ -252,8 +249,8 @@ fn operation(write: &ZnodeWrite) -> MultiOp {
     }
 }
 
-/// Performs all operations or none. [`OpError::BadVersion`] if a condition is not met.
-async fn all_or_none(session: &Incarnation, transaction: &Transaction) -> Result<Outcome, OpError> {
+/// The operations of a transaction, and the place of that which is answered.
+fn group_of(transaction: &Transaction) -> (Vec<MultiOp>, usize) {
     let Transaction { checks, before, answer, after } = transaction;
     let target = &answer.path;
     let mut group: Vec<_> = checks.iter().map(|(path, version)| MultiOp::check(path, *version)).collect();
@@ -270,6 +267,19 @@ async fn all_or_none(session: &Incarnation, transaction: &Transaction) -> Result
     }
     let answered = group.len() - 1;
     group.extend(after.iter().map(operation));
+    (group, answered)
+}
+
+/// The operations of a transaction.
+pub fn operations(transaction: &Transaction) -> Vec<MultiOp> {
+    group_of(transaction).0
+}
+
+/// Performs all operations or none. [`OpError::BadVersion`] if a condition is not met.
+async fn all_or_none(session: &Incarnation, transaction: &Transaction) -> Result<Outcome, OpError> {
+    let answer = &transaction.answer;
+    let target = &answer.path;
+    let (group, answered) = group_of(transaction);
     let done = match session.multi(group).await {
         Err(OpError::NoNode { path }) if path != *target => return Err(OpError::BadVersion { path }),
         done => done?,

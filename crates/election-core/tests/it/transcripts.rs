@@ -154,6 +154,7 @@ transcripts! {
     place_deleted,
     decision_deleted,
     decision_deleted_unseen,
+    decision_in_its_second_life,
     declined,
     declined_by_the_only_one,
     leader_deleted,

@@ -104,7 +104,7 @@ pub(crate) const RULES: [Rule; 37] = [
         "NamedAtCreation",
         &[(
             "engine/leader/acquire.rs",
-            "let Some(next) = written.as_ref().filter(|_| claim.is_uncommitted()) else {",
+            "let Some(mut next) = written.clone().filter(|_| claim.is_uncommitted()) else {",
             "$0 if DROPPED { return Some(create.into()); }",
         )],
     ),
@@ -114,7 +114,7 @@ pub(crate) const RULES: [Rule; 37] = [
         &[
             (
                 "engine/leader/acquire.rs",
-                "match next.encode(&path) {",
+                "match ZnodeWrite::decision(&paths, &mut next, *over, generation) {",
                 "if DROPPED && !is_first { return Some(create.into()); } $0",
             ),
             (
@@ -130,7 +130,7 @@ pub(crate) const RULES: [Rule; 37] = [
         &[
             (
                 "engine/leader/acquire.rs",
-                "match next.encode(&path) {",
+                "match ZnodeWrite::decision(&paths, &mut next, *over, generation) {",
                 "if DROPPED && is_first { return Some(create.into()); } $0",
             ),
             ("engine/leader/acquire.rs", "if is_uncommitted &&", "$0 (!is_first || !DROPPED) &&"),
@@ -147,12 +147,12 @@ pub(crate) const RULES: [Rule; 37] = [
         &[
             (
                 "engine/elector/mod.rs",
-                "Act::Write(elected, over) | Act::Depose(_, elected, over) => {",
+                "Act::Write(mut elected, over) | Act::Depose(_, mut elected, over) => {",
                 "$0 let over = over.map(|version| if DROPPED { -1 } else { version });",
             ),
             (
                 "engine/elector/mod.rs",
-                "Act::Begin(elected, over, begun) => {",
+                "Act::Begin(mut elected, over, begun) => {",
                 "$0 let over = over.map(|version| if DROPPED { -1 } else { version });",
             ),
             (

@@ -76,13 +76,10 @@ impl Core {
     }
 
     /// Makes a request that is applied only while the own ballot exists. A version does not identify one creation of
-    /// a znode. After an administrator has deleted the decision and it was written again, or after a request was
+    /// a znode. After an administrator has deleted the election and it has begun again, or after a request was
     /// replaced by another one of the same name, a late write can find the version that it requires. The ballots are
-    /// deleted with that tree, and the name of a ballot is never used twice.
-    ///
-    /// If only the decision is deleted, the ballots remain. Earlier writes of the elector are applied before its
-    /// later ones, since all are on one session. The claim of a successor that is under way meanwhile can still find
-    /// the version that it requires. Members remember the term that it replaced, and the next term is above both.
+    /// deleted with that tree, and the name of a ballot is never used twice. If only the decision is deleted, the ballots
+    /// remain, and its [`generation`](Elected::generation) tells the next one from it.
     pub(crate) fn as_candidate(&self, request: Transaction) -> Transaction {
         match &self.own.ballot.name {
             Some(ballot) => request.only_while(self.config.paths.ballot(ballot), None),

@@ -22,8 +22,7 @@ impl Core {
         }
     }
 
-    /// What a passive member has read may be old. The version that a write requires is no guard where the decision was deleted
-    /// since: those of the next one begin at 0 again.
+    /// What a passive member has read may be old.
     pub(crate) fn read_decision_again(&mut self) {
         if self.known(Znode::Decision).is_some() {
             self.doubt(Znode::Decision);

@@ -61,6 +61,10 @@ impl Core {
     pub(crate) fn know_elected(&mut self, known: Known<Elected>) {
         self.reading.memory.keep(&self.reading.view.elected);
         self.reading.memory.compare(&known);
+        let generation = |known: &Known<Elected>| known.record().map(|elected| elected.generation);
+        if generation(&known) != generation(&self.reading.view.elected) {
+            self.reading.counted = None;
+        }
         self.reading.view.elected = known;
         self.reading.learn_tokens(self.is_contest());
         self.compare_view(Znode::Decision);

@@ -335,6 +335,8 @@ impl Question<'_> {
             decided_by: self.decider.to_owned(),
             // Another slot may have decided a later request meanwhile.
             last_request: request.max(self.decided_up_to),
+            // Set when it is written.
+            generation: 0,
         };
         // Slots without any information begin with this decision.
         let unknown = "nothing is known of it".to_owned();

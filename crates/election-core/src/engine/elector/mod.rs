@@ -4,7 +4,8 @@
 //! An elector writes only while its ballot exists. A late write could hit a decision or a request that was created again
 //! after an administrator had deleted the former one. So each change by an elector, and each creation of a leader znode,
 //! checks the writer's own ballot in the same transaction. Ballots are deleted with the tree, and a ballot's name is never
-//! used again.
+//! used again. If the decision alone is deleted, the elector counts its next creation in the version of the ballots' parent,
+//! which the same writes check: see [`Elected::generation`].
 
 pub(crate) mod better_after;
 mod called_off;
@@ -141,30 +142,34 @@ impl Elector {
             let request = ZkOp::Get(paths.elected());
             return perform(core, request, ElectorOp::Check(step, Check::Elected));
         }
+        let generation = core.reading.generation();
         let (request, pending) = match act {
-            Act::Write(elected, over) | Act::Depose(_, elected, over) => {
-                match writing(&paths, &elected, over, None) {
+            Act::Write(mut elected, over) | Act::Depose(_, mut elected, over) => {
+                match writing(&paths, &mut elected, over, generation, None) {
                     Ok(request) => (request, ElectorOp::Decision(elected, over, None)),
                     Err(error) => return core.delayed(Part::Elector, error),
                 }
             }
-            Act::Begin(elected, over, begun) => {
-                match writing(&paths, &elected, over, Some((&begun.name, &begun.request, begun.version))) {
+            Act::Begin(mut elected, over, begun) => {
+                let request = (&*begun.name, &*begun.request, begun.version);
+                match writing(&paths, &mut elected, over, generation, Some(request)) {
                     Ok(request) => (request, ElectorOp::Decision(elected, over, Some(begun))),
                     Err(error) => return core.delayed(Part::Elector, error),
                 }
             }
-            Act::CallOff(leads, elected, over) => match writing(&paths, &elected, Some(over), None) {
-                Ok(request) => {
-                    let request = request.only_while(paths.leader_znode(leads.slot), leads.leader);
-                    let request = request.only_while(paths.node(&leads.member), leads.version);
-                    (request, ElectorOp::Decision(elected, Some(over), None))
+            Act::CallOff(leads, mut elected, over) => {
+                match writing(&paths, &mut elected, Some(over), generation, None) {
+                    Ok(request) => {
+                        let request = request.only_while(paths.leader_znode(leads.slot), leads.leader);
+                        let request = request.only_while(paths.node(&leads.member), leads.version);
+                        (request, ElectorOp::Decision(elected, Some(over), None))
+                    }
+                    Err(error) => return core.delayed(Part::Elector, error),
                 }
-                Err(error) => return core.delayed(Part::Elector, error),
-            },
+            }
             Act::Vacate { slot, leader: version, decision: unchanged_version } => {
-                let delete = ZnodeWrite::delete(paths.leader_znode(slot), version);
-                (delete.only_while(paths.elected(), unchanged_version), ElectorOp::Vacate(slot))
+                let delete = Transaction::from(ZnodeWrite::delete(paths.leader_znode(slot), version));
+                (delete.only_while_decided(&paths, unchanged_version, generation), ElectorOp::Vacate(slot))
             }
             Act::Answer(name, version, request) | Act::Refuse(name, version, request) => {
                 let path = paths.request(&name);
@@ -177,11 +182,7 @@ impl Elector {
             }
             Act::Trim(name) => (ZnodeWrite::delete(paths.request(&name), None).into(), ElectorOp::Trim(name)),
         };
-        let request = match request.is_single() && request.answer.creates() {
-            // It replaces nothing.
-            true => request,
-            false => core.as_candidate(request),
-        };
+        let request = core.as_candidate(request);
         let request = match &pending {
             ElectorOp::Decision(elected, ..) => core.calling(elected, self.calls_apart, request),
             _ => request,
@@ -215,18 +216,28 @@ impl Elector {
                 Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
             ) => {
                 let refused = (!matches!(outcome, Outcome::Unknown(_))).then_some(over);
+                core.reading.counted = None;
                 perform(core, ZkOp::Get(core.config.paths.elected()), ElectorOp::ReadElected(refused));
             }
             (ElectorOp::Check(step, check), outcome) => return self.checked(core, step, check, outcome),
             (ElectorOp::ReadElected(refused), Outcome::Got(node)) => {
                 let is_the_same = refused == Some(node.as_ref().map(|node| node.version));
                 // The own ballot may be gone, or that of a member to be called, which the next pass may know. Or the server of
-                // the session shows another decision than the quorum has, or none.
-                if is_the_same && std::mem::replace(&mut self.calls_apart, true) {
+                // the session shows another decision than the quorum has, or none. Or the decision was deleted, and is there
+                // again.
+                let is_refused_again = is_the_same && std::mem::replace(&mut self.calls_apart, true);
+                core.see_elected(node.as_ref());
+                if is_refused_again {
                     core.own.ballot.must_be_listed = true;
                     core.delayed(Part::Elector, "it could not be written over one that has not changed");
                 }
-                core.see_elected(node.as_ref());
+                if is_refused_again || is_the_same && node.is_none() {
+                    perform(core, ZkOp::Get(core.config.paths.election()), ElectorOp::ReadGeneration);
+                }
+            }
+            (ElectorOp::ReadGeneration, Outcome::Got(parent)) => {
+                core.reading.counted = parent.as_ref().map(|parent| parent.version);
+                core.read_decision_again();
             }
             (
                 ElectorOp::Vacate(slot),
@@ -313,18 +324,16 @@ fn perform(core: &mut Core, request: impl Into<ZkOp>, op: ElectorOp) {
     core.perform(request, Pending::Elector(op));
 }
 
-/// Writes a decision over this version, or as the first one; and in the same transaction the new state of the request that it
-/// begins, with its name and the version that it must have. So a request is either begun, or withdrawn or ended by another
-/// write: never both.
+/// Writes a [decision](ZnodeWrite::decision); and in the same transaction the new state of the request that it begins, with its
+/// name and the version that it must have. So a request is either begun, or withdrawn or ended by another write: never both.
 pub(crate) fn writing(
     paths: &Paths,
-    elected: &Elected,
+    elected: &mut Elected,
     over: Option<i32>,
+    generation: i32,
     begun: Option<(&str, &record::AdminRequest, i32)>,
 ) -> Result<Transaction, RecordError> {
-    let path = paths.elected();
-    let data = elected.encode(&path)?;
-    let decision = Transaction::from(ZnodeWrite::replace(path, data, over));
+    let decision = ZnodeWrite::decision(paths, elected, over, generation)?;
     let Some((name, begun, version)) = begun else { return Ok(decision) };
     let path = paths.request(name);
     let data = begun.encode(&path)?;

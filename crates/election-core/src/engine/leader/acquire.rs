@@ -87,6 +87,7 @@ impl OwnLeadership {
         let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let request = match acquiring.step {
             AcquireStep::ReadElected | AcquireStep::Rereading(_) => ZkOp::Get(core.config.paths.elected()),
+            AcquireStep::ReadGeneration => ZkOp::Get(core.config.paths.election()),
             AcquireStep::Looking => ZkOp::Get(core.leader_znode_path(self.slot)),
             AcquireStep::Waiting => {
                 match self.own_leader_znode(core) {
@@ -153,14 +154,15 @@ impl OwnLeadership {
         let Acquiring { claim, over, written, .. } = &**acquiring;
         let data = self.leader_record(core, claim, Status::Progress, None)?;
         let create = ZnodeWrite::create_ephemeral(core.leader_znode_path(self.slot), data);
-        let path = core.config.paths.elected();
-        let Some(next) = written.as_ref().filter(|_| claim.is_uncommitted()) else {
-            return Some(core.as_candidate(create.only_while(path, *over)));
+        let (paths, generation) = (core.config.paths.clone(), core.reading.generation());
+        let Some(mut next) = written.clone().filter(|_| claim.is_uncommitted()) else {
+            let create = Transaction::from(create).only_while_decided(&paths, *over, generation);
+            return Some(core.as_candidate(create));
         };
-        match next.encode(&path) {
-            Ok(data) => {
-                let decision = ZnodeWrite::replace(path, data, *over);
-                Some(core.as_candidate(Transaction::from(create).and(decision)))
+        match ZnodeWrite::decision(&paths, &mut next, *over, generation) {
+            Ok(decision) => {
+                self.set_written(next);
+                Some(core.as_candidate(decision.answered_by(create)))
             }
             Err(error) => {
                 self.give_up_claim(core, StopReason::NotNamed(error.to_string()));
@@ -237,6 +239,12 @@ impl OwnLeadership {
         self.turn(core, LeadershipState::Held(Box::new(held)));
     }
 
+    fn set_written(&mut self, decision: Box<Elected>) {
+        if let LeadershipState::Acquiring(acquiring) = &mut self.state {
+            acquiring.written = Some(decision);
+        }
+    }
+
     fn set_step(&mut self, step: AcquireStep) {
         if let LeadershipState::Acquiring(acquiring) = &mut self.state {
             acquiring.step = step;
@@ -263,7 +271,10 @@ impl OwnLeadership {
                 LeftZnode::Creating
             }
             AcquireStep::Looking => LeftZnode::Unsure,
-            AcquireStep::Creating | AcquireStep::Waiting | AcquireStep::ReadElected => LeftZnode::Nothing,
+            AcquireStep::Creating
+            | AcquireStep::Waiting
+            | AcquireStep::ReadElected
+            | AcquireStep::ReadGeneration => LeftZnode::Nothing,
         };
         core.ops.give_up(&ACQUIRE);
         let (term, began) = (acquiring.term(), acquiring.prepared != Prepared::No);
@@ -318,11 +329,19 @@ impl OwnLeadership {
                 AcquireStep::Looking
             }
             (AcquireStep::Creating, Outcome::Unknown(_)) => AcquireStep::Looking,
-            (AcquireStep::Creating, Outcome::Stale | Outcome::Missing) => AcquireStep::ReadElected,
+            (AcquireStep::Creating, Outcome::Stale | Outcome::Missing) => {
+                core.reading.counted = None;
+                AcquireStep::ReadElected
+            }
             (AcquireStep::ReadElected, Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
-                // It was refused although the decision has not changed: the own ballot may be gone.
+                // It was refused although the decision has not changed: it may be another one of this version, or the own ballot
+                // may be gone.
                 if over.is_some() && over == core.reading.view.elected.meta().map(|known| known.version) {
+                    if core.reading.counted.is_none() {
+                        self.set_step(AcquireStep::ReadGeneration);
+                        return self.advance(core);
+                    }
                     core.own.ballot.must_be_listed = true;
                     core.retry(Part::Leader);
                 }
@@ -331,6 +350,10 @@ impl OwnLeadership {
                     (Some(_), true) => AcquireStep::Creating,
                     (Some(_), false) => AcquireStep::Waiting,
                 }
+            }
+            (AcquireStep::ReadGeneration, Outcome::Got(parent)) => {
+                core.reading.counted = parent.as_ref().map(|parent| parent.version);
+                AcquireStep::ReadElected
             }
             (AcquireStep::Looking, Outcome::Got(node)) => match self.looked(core, node.as_ref()) {
                 Ok(next) => next,

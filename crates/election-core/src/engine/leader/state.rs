@@ -57,6 +57,8 @@ pub(super) enum AcquireStep {
     Creating,
     /// The decision has changed: it is read.
     ReadElected,
+    /// It has not: the version of the ballots' parent is read first.
+    ReadGeneration,
     /// After a lost reply, or if the leader znode exists: reads whose it is.
     Looking,
     /// It is held, by a creation whose reply was lost. Reads whether the decision still names this member.

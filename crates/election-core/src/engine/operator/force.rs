@@ -80,17 +80,19 @@ pub enum Unforced {
 }
 
 /// What writes a decision over the one that was read, in this version, if there was one; with the request that it begins,
-/// if it begins one: its name, its new state, and the version that it must have.
+/// if it begins one: its name, its new state, and the version that it must have. `generation` is the version that the ballots'
+/// parent had before the decision was read.
 ///
 /// # Errors
 /// A record that has no room.
 pub fn decision(
     paths: &Paths,
-    elected: &Elected,
+    elected: &mut Elected,
     over: Option<(&Elected, i32)>,
+    generation: i32,
     begun: Option<(&str, &AdminRequest, i32)>,
 ) -> Result<Transaction, RecordError> {
-    let request = writing(paths, elected, over.map(|(_, version)| version), begun)?;
+    let request = writing(paths, elected, over.map(|(_, version)| version), generation, begun)?;
     let (mut called, next) = elected.called(over.map(|(last, _)| last));
     called.extend(next);
     Ok(request.and_call(&called, paths))

@@ -101,7 +101,11 @@ impl Server {
                 read(Outcome::Names(children(view, path).map(|(name, _)| name.to_owned()).collect()))
             }
             ZkOp::CreateSequential { prefix, data, ephemeral, .. } => {
-                let number = self.numbers.entry(parent_of(prefix).to_owned()).or_default();
+                let parent = parent_of(prefix);
+                if self.get(parent).is_none() {
+                    self.put(parent, 0, Some(new_node(Vec::new(), NO_TIME, 0, 0)));
+                }
+                let number = self.numbers.entry(parent.to_owned()).or_default();
                 let path = format!("{prefix}{number:010}");
                 *number += 1;
                 let create = match ephemeral {

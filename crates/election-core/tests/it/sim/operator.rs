@@ -3,7 +3,7 @@
 use election_core::{
     config::Recipe,
     internals::{
-        self, ForceStep, ForcedFailover, ZnodeWrite, explain, fencing_token,
+        self, ForceStep, ForcedFailover, Transaction, ZnodeWrite, explain, fencing_token,
         record::{
             AdminRequest, Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode,
             OrderedBy, Outgoing, Record, RequestKind, RequestRef, RequestState, Target,
@@ -33,7 +33,8 @@ pub(crate) enum Errand {
         name: String,
         tries: u32,
         step: ForceStep,
-        version: Option<i32>,
+        /// The version of the decision, and its generation.
+        read: (Option<i32>, i32),
         /// That of the request.
         asked: i32,
         seen: Option<i64>,
@@ -157,8 +158,8 @@ impl Sim {
     pub(super) fn run_errand(&mut self, errand: Errand) {
         match errand {
             Errand::Plan { name, tries, seen } => self.plan_force(name, tries, seen),
-            Errand::Step { name, tries, step, version, asked, seen } => {
-                self.step_force(name, tries, step, version, asked, seen);
+            Errand::Step { name, tries, step, read, asked, seen } => {
+                self.step_force(name, tries, step, read, asked, seen);
             }
             Errand::Cancel { name, version } => self.cancel(name, version),
             // The last change is permanent.
@@ -218,14 +219,26 @@ impl Sim {
             delay += u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         }
         let version = elected.map(|(_, version)| version);
-        self.after(delay, Due::Operator(Errand::Step { name, tries, step, version, asked, seen }));
+        let read = (version, self.generation());
+        self.after(delay, Due::Operator(Errand::Step { name, tries, step, read, asked, seen }));
     }
 
-    /// Writes a decision over this version.
-    fn decide(&mut self, elected: &Elected, over: Option<i32>, begun: Option<(&str, &AdminRequest, i32)>) {
-        let last = self.read::<Elected>(&self.paths.elected()).map(|(last, _)| last);
-        let over = over.map(|version| (last.as_ref().unwrap_or(elected), version));
-        if let Ok(request) = internals::decision(&self.paths, elected, over, begun) {
+    /// The version of the ballots' parent.
+    fn generation(&self) -> i32 {
+        self.zk.get(&self.paths.election()).map_or(0, |parent| parent.version)
+    }
+
+    /// Writes a decision over this version, which was read with this generation.
+    fn decide(
+        &mut self,
+        mut elected: Elected,
+        read: (Option<i32>, i32),
+        begun: Option<(&str, &AdminRequest, i32)>,
+    ) {
+        let last =
+            self.read::<Elected>(&self.paths.elected()).map_or_else(|| elected.clone(), |(last, _)| last);
+        let (over, generation) = (read.0.map(|version| (&last, version)), read.1);
+        if let Ok(request) = internals::decision(&self.paths, &mut elected, over, generation, begun) {
             let applied = self.zk.apply(self.now, 0, 0, &request.into());
             self.commit(&applied);
         }
@@ -236,22 +249,22 @@ impl Sim {
         name: String,
         tries: u32,
         step: ForceStep,
-        decision_version: Option<i32>,
+        read: (Option<i32>, i32),
         asked: i32,
         mut seen: Option<i64>,
     ) {
         self.trace.line(self.now, || format!("    operator: {name}: {step:?}"));
         match step {
             ForceStep::Begin(elected, request) => {
-                self.decide(&elected, decision_version, Some((&name, &request, asked)));
+                self.decide(*elected, read, Some((&name, &request, asked)));
             }
             ForceStep::Write(elected) => {
                 seen = seen.max(elected.last_request);
-                self.decide(&elected, decision_version, None);
+                self.decide(*elected, read, None);
             }
             ForceStep::Vacate { slot, version, .. } => {
-                let delete = ZnodeWrite::delete(self.paths.leader_znode(slot), version)
-                    .only_while(self.paths.elected(), decision_version.unwrap_or(-1));
+                let delete = Transaction::from(ZnodeWrite::delete(self.paths.leader_znode(slot), version));
+                let delete = delete.only_while_decided(&self.paths, read.0.unwrap_or(-1), read.1);
                 let applied = self.zk.apply(self.now, 0, 0, &delete.into());
                 self.commit(&applied);
             }
@@ -331,15 +344,19 @@ impl Sim {
         let above = self.resource.newest() + beyond;
         let elected = read.as_ref().map(|(e, _)| e);
         let raised = internals::raise_tokens(elected, lowest_token, above, "operator", self.unix_ms());
-        let Ok(Some(next)) = raised else { return raised.is_ok() };
+        let Ok(Some(mut next)) = raised else { return raised.is_ok() };
         if read.is_none() {
-            let made = self.zk.make_parents(self.now, &path);
-            self.changed(&made);
+            for path in [&path, &self.paths.ballot_prefix("")] {
+                let made = self.zk.make_parents(self.now, path);
+                self.changed(&made);
+            }
         }
-        let Ok(data) = next.encode(&path) else { return false };
+        let (over, generation) = (read.map(|(_, version)| version), self.generation());
+        let Ok(write) = ZnodeWrite::decision(&self.paths, &mut next, over, generation) else { return false };
         self.trace.line(self.now, || format!("    operator: tokens above {above} from term {}", next.term));
         self.checks.raised.raised(next.term, above);
-        self.write(&path, Some(data));
+        let applied = self.zk.apply(self.now, 0, 0, &write.into());
+        self.commit(&applied);
         true
     }
 
