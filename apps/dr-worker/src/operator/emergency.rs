@@ -93,6 +93,7 @@ async fn lead(arguments: &EmergencyArguments, sources: &Sources) -> Result<(), E
     let (name, node) = (job.name(), &config.node);
     let paths = Paths::new(&config.zookeeper.root, name)
         .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
+    check_id(&node.state_dir, node.id.as_str())?;
     let lock = locked(&node.state_dir, node.id.as_str(), "systemctl stop dr-worker")?;
     let (records, kept) = (Records::beside(lock.path()), NewestFile::beside(lock.path(), name));
     let record = records.read()?.remove(name);
@@ -191,6 +192,29 @@ fn chosen<'a>(jobs: &'a [JobConfig], name: Option<&str>) -> Result<&'a JobConfig
     }
 }
 
+/// Refuses an id of which no worker has run here, if workers of others have. Lock, tokens and record go by the id, and the
+/// service may get it from an environment that this command does not have. Several workers may share the directory.
+fn check_id(state_dir: &Path, member: &str) -> Result<(), Error> {
+    if lock_path(state_dir, member).exists() {
+        return Ok(());
+    }
+    let paths = fs::read_dir(state_dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let locks = paths.filter(|path| path.extension().is_some_and(|extension| extension == "lock"));
+    let mut others: Vec<_> =
+        locks.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    others.sort();
+    Err(Error::Failed(format!(
+        "no worker with the id {member} has run here: {} has no lock of it, but of {}. The service may get node.id from an \
+         environment that this command does not have: set node.id in a *.toml file, or run this command with that \
+         environment (docs/lost-quorum.md). If {member} is right, start its worker once and stop it; nothing was changed",
+        state_dir.display(),
+        others.join(", ")
+    )))
+}
+
 /// The lock of this node's worker, as its user: files of another one would be useless to the worker.
 fn locked(state_dir: &Path, member: &str, stop: &str) -> Result<StateLock, Error> {
     let owner = fs::metadata(state_dir).map(|metadata| Uid::from_raw(metadata.uid()));
@@ -276,6 +300,7 @@ fn ask_for(sentence: &str) -> Result<(), Error> {
 
 async fn clear(arguments: &EmergencyArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let (id, state_dir, _) = NodeConfig::load_local(sources)?;
+    check_id(&state_dir, id.as_str())?;
     let records = Records::beside(&lock_path(&state_dir, id.as_str()));
     let mut all = records.read()?;
     if let Some(job) = &arguments.job {

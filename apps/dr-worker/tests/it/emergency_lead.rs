@@ -107,6 +107,14 @@ fn a_node_leads_without_zookeeper_and_returns_once_the_tokens_are_raised() {
     node.says(&LEAD[..2]).assert(64, &[&format!("--fenced '{FENCED}'")]);
     node.says(&[&LEAD[..], &["yes"]].concat()).assert(64, &[FENCED]);
     node.says(&[&lead[..], &["--job", "bills"]].concat()).assert(64, &["unknown job \"bills\""]);
+    // As without the environment of the service, which has the id.
+    for verb in [&lead[..], &["emergency-lead", "--clear"]] {
+        let mut command = node.command();
+        set(&mut command, &["node.id=host-7"]);
+        Outcome::of(command.args(verb))
+            .assert(1, &["no worker with the id host-7", "of east-1", "set node.id"]);
+    }
+    assert!(!node.own.dir.path().join("state/host-7.lock").exists());
     assert_eq!(node.led().len(), 1);
 
     fs::remove_file(node.own.dir.path().join("cleaned")).expect("the worker's stop made it");
