@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 /// Blocks that are not run: their document, why, and what is done instead.
-const NOT_RUN: [(&str, &str); 12] = [
+const NOT_RUN: [(&str, &str); 13] = [
     ("README.md", "daemons, files of the host: tests/it/{dev,init}.rs, tests/tests/it/first_deployment.rs"),
     (
         "commands.md",
@@ -31,6 +31,7 @@ const NOT_RUN: [(&str, &str); 12] = [
     ),
     ("http.md", "credentials: tests/it/http_control.rs, http_tls.rs"),
     ("install.md", "the system manager, modules of the kernel: tests/tests/{package,first_deployment}.rs"),
+    ("lost-quorum.md", "the system manager: tests/tests/it/lost_quorum.rs types the command without it"),
     ("migrate.md", "needs two ensembles, and restarts services: tests/it/migrate.rs does both"),
     ("notifications.md", "needs a notification: tests/it/notify.rs runs the receiver that is beside it"),
     ("proofs.md", "runs other tests"),
