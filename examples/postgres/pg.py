@@ -102,7 +102,7 @@ def primary():
     """After a crash of the primary, or where no standby ran."""
     if (DATA / "standby.signal").exists():
         (DATA / "standby.signal").rename(DATA / "recovery.signal")
-    configure(alone=noted("alone") == int(TERM))
+    configure(alone=CAUSE == "emergency" or noted("alone") == int(TERM))
     postmaster()
 
 def standby():
@@ -165,6 +165,10 @@ def can_rewind(leader, theirs):
     return True
 
 def before_takeover():
+    if CAUSE == "emergency":  # an operator has decided: no server runs here, and no worker answers
+        if INCOMPLETE.exists() or not DATA.exists():
+            raise Failed("there is no usable data")
+        return note("tried", -1)  # no election knows this leadership: if another one wins, this data is cloned
     (_, term, got, *_), known = sql(POSITION)[0], noted("known")
     confirms = not SYNC or known.get("term") == int(term) and known["sync"]
     # A member that is first in line takes over by the elector's last look. What an operator asks for may accept a loss.

@@ -185,7 +185,7 @@ takeover() {
         what="complete: no other leadership has been READY since that of token $token"
     else
         case $DR_CAUSE in
-            leader-lost | suspected | site-failed | failover) ;;
+            leader-lost | suspected | site-failed | failover | emergency) ;;
             *)
                 # A planned move must lose nothing. An operator can order `failover`.
                 say "declined: $PEER can't be reached, and what changed there last is not here"

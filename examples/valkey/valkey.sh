@@ -24,7 +24,7 @@ follow) cli replicaof "$DR_LEADER_ADDRESS" "$PORT" ;;
 answers) cli ping | grep -q PONG ;;
 leads) cli role | grep -qx master ;;
 before-takeover) # A former primary that was demoted still answers. All that it has must be here.
-    [ "$DR_CAUSE" != failover ] || exit 0
+    case $DR_CAUSE in failover | emergency) exit 0 ;; esac
     for _ in 1 2 3 4 5; do set -- $(position "$ADDRESS" "$PORT"); [ $# -lt 3 ] || break; done
     set -- "$2 $3" $(position "$4" "$5")
     [ "${2:-}" != slave ] || [ "$1" = "$3 $4" ] || { echo "this is $1, the former primary is $3 $4"; exit 75; } ;;

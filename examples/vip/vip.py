@@ -132,6 +132,8 @@ class Address:
 def end_of_lease(worker):
     """Until when this leadership may last without a heartbeat, by this host's clock; 0 if it does not last."""
     asked = clock()
+    if os.environ.get("DR_CAUSE") == "emergency":
+        return asked + 10  # `emergency-lead`: no lease, and no worker to ask. The address goes with this process
     connection = http.client.HTTPConnection(worker, timeout=RENEW)
     try:
         connection.request("GET", "/leader?job=" + os.environ["DR_JOB"])

@@ -156,6 +156,19 @@ impl Worker {
     /// # Panics
     /// If it runs already, or can't be started.
     pub fn start(&mut self) {
+        self.start_as(&["run"]);
+    }
+
+    /// Instead of the worker, `emergency-lead` with this sentence, where no ZooKeeper answers.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub fn lead_alone(&mut self, fenced: &str) {
+        let nowhere = ["--set", "zookeeper.connect=127.0.0.1:1", "emergency-lead", "--i-accept-split-brain"];
+        self.start_as(&[&nowhere[..], &["--fenced", fenced]].concat());
+    }
+
+    fn start_as(&mut self, verb: &[&str]) {
         assert!(self.process.is_none(), "{} runs already", self.id);
         fs::create_dir_all(&self.dir).expect("the worker's directory");
         let log = File::options().create(true).append(true).open(self.log()).expect("the worker's log");
@@ -167,7 +180,7 @@ impl Worker {
         }
         let (name, value) = self.tree.mark();
         let child = command
-            .arg("run")
+            .args(verb)
             .env(name, value)
             .envs(self.env.iter().cloned())
             .stdin(Stdio::null())

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::{Cluster, Driver, JOB, Leader, SOON, Setup, kill_pid, wait_for};
 use toml::Table;
@@ -239,6 +239,22 @@ async fn a_planned_move_promotes_and_demotes_the_running_servers_and_loses_nothi
         if now.restarts > leader.restarts && now.pid.is_some() { Ok(()) } else { Err(format!("{now:?}")) }
     })
     .await;
+    stage.writes_on().await;
+    assert_eq!(stage.lost("east-1"), Vec::<u64>::new());
+    stage.cluster.end().await;
+}
+
+/// No server runs on the node then.
+#[tokio::test]
+async fn a_node_that_leads_without_zookeeper_has_its_data_and_takes_writes() {
+    let Some(mut stage) = Stage::start().await else { return };
+    let west = stage.cluster.worker("west-1");
+    west.ask_to_end();
+    assert!(west.ended_by(Instant::now() + LONG).unwrap().success());
+    let east = stage.cluster.worker("east-1");
+    east.ask_to_end();
+    assert!(east.ended_by(Instant::now() + LONG).unwrap().success());
+    east.lead_alone("I have fenced: site west");
     stage.writes_on().await;
     assert_eq!(stage.lost("east-1"), Vec::<u64>::new());
     stage.cluster.end().await;

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::{
     Cluster, Driver, Leader, SOON, Setup, children, freeze_pid, kill_pid, own_ensemble, thaw_pid, wait_for,
@@ -300,6 +300,28 @@ async fn a_worker_and_a_guard_frozen_together_lose_the_address_before_another_on
 #[tokio::test]
 async fn worker_guard_and_job_frozen_together_lose_the_address_before_another_one_has_it() {
     moves_while_frozen(|guards, job| [guards, job].concat()).await;
+}
+
+/// There is no lease then, and no worker that could be asked.
+#[tokio::test]
+async fn a_node_that_leads_without_zookeeper_has_the_address_until_its_job_ends() {
+    if !available_or_skip() {
+        return;
+    }
+    let (mut stage, _) = Stage::start().await;
+    for member in ["west-1", "east-1"] {
+        let worker = stage.cluster.worker(member);
+        worker.ask_to_end();
+        assert!(worker.ended_by(Instant::now() + SOON).unwrap().success());
+    }
+    stage.cluster.worker("east-1").lead_alone("I have fenced: site west");
+    stage.answers("east-1").await;
+    let east = stage.cluster.worker("east-1");
+    east.ask_to_end();
+    assert!(east.ended_by(Instant::now() + SOON).unwrap().success());
+    let of_east = times(&stage.kernels[0].text(), &format!(" {}/32 ", stage.address));
+    assert_eq!(of_east.len(), 2, "{of_east:?}");
+    stage.cluster.end().await;
 }
 
 #[tokio::test]

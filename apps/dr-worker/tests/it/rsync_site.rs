@@ -316,6 +316,17 @@ fn planned_moves_lose_nothing_and_a_forced_one_reports_and_keeps_what_it_loses()
         pair.written().difference(&all).filter(|line| line.contains("west-1")).cloned().collect();
     assert_eq!(missing(&of_west, &pair.west), Files::new());
     assert!(pair.west.last_takeover().contains(": complete: "), "{}", pair.west.last_takeover());
+
+    // An operator who leads without ZooKeeper accepts the loss.
+    let takeover = |cause: &str| {
+        let mut takeover = pair.east.script("takeover");
+        let env = [("DR_CAUSE", cause), ("DR_FENCING_TOKEN", "4503605622337800"), ("DR_JOB", "files")];
+        takeover.envs(env).output().expect("the script").status.code()
+    };
+    assert_eq!(takeover("switchover"), Some(75));
+    assert_eq!(takeover("emergency"), Some(0));
+    let report = pair.east.last_takeover();
+    assert!(report.contains("emergency: PERHAPS INCOMPLETE"), "{report}");
 }
 
 #[test]

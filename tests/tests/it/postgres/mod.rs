@@ -212,6 +212,21 @@ async fn with_a_synchronous_standby_a_killed_primary_loses_nothing() {
     stage.end().await;
 }
 
+/// No server runs on the node then, and no worker or standby can be asked.
+#[tokio::test]
+async fn a_node_that_leads_without_zookeeper_has_all_rows_and_commits_alone() {
+    let Some(mut stage) = Stage::start(true).await else { return };
+    let first = stage.cluster.leader().await.unwrap();
+    let west = stage.cluster.worker("west-1");
+    west.ask_to_end();
+    assert!(west.ended_by(Instant::now() + LONG).unwrap().success());
+    stage.lose("east-1");
+    stage.cluster.worker("west-1").lead_alone("I have fenced: member east-1, site east");
+    stage.writes_on().await;
+    assert_eq!(stage.lost(&Leader { member: "west-1".to_owned(), ..first }).len(), 0);
+    stage.end().await;
+}
+
 #[tokio::test]
 async fn a_frozen_worker_leaves_no_primary_behind() {
     let Some(mut stage) = Stage::start(false).await else { return };
