@@ -318,8 +318,8 @@ impl Migration<'_> {
         let root = root.as_ref().map_or_else(String::new, |root| format!(", zookeeper.root = \"{root}\""));
         Error::NotNow(format!(
             "prepared; no member there can lead {} yet. On the nodes that do not lead, set zookeeper.connect = \"{to}\"{root} \
-             and restart the worker, one after the other; then run this command again. Until then no member leads \
-             there",
+             (prefer, sites and admin must fit it) and restart the worker, one after the other; then run this command \
+             again, with the configuration of here. Until then no member leads there",
             listed(missing.iter().map(|pair| &pair.job))
         ))
     }
