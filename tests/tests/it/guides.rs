@@ -114,6 +114,19 @@ fn each_test_and_each_file_that_a_guide_names_exists() {
     }
 }
 
+/// A loop that can't keep the time of its last success would run the command all the time.
+#[test]
+fn the_loop_of_the_guide_ends_if_its_file_can_not_be_written() {
+    let document = guide("from-cron");
+    let (scripts, _) = files(&document);
+    let (_, every) = scripts.iter().find(|(path, _)| path.ends_with("/every")).unwrap();
+    for last in ["/proc/none/last", "/proc/last"] {
+        let mut run = Command::new("timeout");
+        let ended = run.args(["10", "sh", "-c", every, "every", "300", last, "true"]).status().unwrap();
+        assert!(!matches!(ended.code(), Some(0 | 124)), "{last}: {ended}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_defect_of_a_home_made_lock_is_seen_on_a_real_ensemble() {
     let Some(python) = python() else { return };
