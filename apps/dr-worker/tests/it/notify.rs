@@ -272,6 +272,17 @@ fn what_fails_is_sent_again_and_what_is_refused_is_not() {
     assert!(failing[..3].iter().all(|(_, body)| body["id"] == failing[0].1["id"]));
 }
 
+/// Signs with what is in the file of secrets and is none.
+const FORGED: &str = r##"
+import hashlib, hmac, http.client, sys, time
+for secret in b"", b"# both":
+    stamp, body = str(int(time.time())), b'{"id": "1", "event": "test", "text": "forged"}'
+    signature = "sha256=" + hmac.new(secret, stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    receiver = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+    receiver.request("POST", "/", body, {"DR-Timestamp": stamp, "DR-Signature": signature})
+    assert receiver.getresponse().status == 401, secret
+"##;
+
 /// The receiver of docs/notifications.md verifies the signature, of the secret of the moment.
 #[test]
 fn the_receiver_of_the_guide_verifies_the_signature() {
@@ -282,7 +293,7 @@ fn the_receiver_of_the_guide_verifies_the_signature() {
     let code =
         guide.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a receiver");
     fs::write(dir.join("receiver.py"), code).expect("a file");
-    fs::write(dir.join("accepted"), format!("{SECRET}\n{OTHER}\n")).expect("a file");
+    fs::write(dir.join("accepted"), format!("# both\n{SECRET}\n\n{OTHER}\n")).expect("a file");
     let mut python = Command::new("python3");
     python.arg(dir.join("receiver.py")).arg(dir.join("accepted")).arg("0").stdout(Stdio::piped());
     let mut python = Ended(python.spawn().expect("python3"));
@@ -296,6 +307,9 @@ fn the_receiver_of_the_guide_verifies_the_signature() {
     });
     let port = || lines.lock().expect("no panic").first()?.strip_prefix("listening ")?.parse::<u16>().ok();
     until("the receiver listens", || port().is_some());
+    let mut forge = Command::new("python3");
+    forge.args(["-c", FORGED, &port().expect("a port").to_string()]);
+    assert!(forge.status().expect("python3").success());
     let file = secret(dir, SECRET);
     let settings = webhook("ops", port().expect("a port"), &[&format!("secret_file={}", file.display())]);
     let east = worker(&stage, "east-1", "east", &settings);
