@@ -20,12 +20,12 @@ table! {
         /// The job.
         pub job: String = String::new() => required("the job whose failover is practised").example("\"orders\"");
         /// What is practised: "rehearse" and "kill-standby" (move nothing), "switchover", "kill-job", "kill-worker" or
-        /// "cut-site".
+        /// "cut-site". Default: "rehearse".
         pub mode: DrillMode = DrillMode::Rehearse => value().example("\"switchover\"");
         /// Who takes over, or carries it out.
         pub to: Target = Target::Any => flat_as(DrillTargetKeys::default());
         /// Move the job back at the end.
-        pub back: bool = false => value().example("true");
+        pub back: bool = false => value();
         /// What the drill must reach.
         pub objectives: Objectives = Objectives::default() => nested();
         /// When it may run, and what holds of each run.
