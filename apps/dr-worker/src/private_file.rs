@@ -1,7 +1,7 @@
 //! Files with secrets, which are not for other users; the group may read them too.
 
 use std::{
-    fs::OpenOptions,
+    fs::{Metadata, OpenOptions},
     io::Read as _,
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::Path,
@@ -14,6 +14,11 @@ const FORBIDDEN: u32 = 0o037;
 
 /// The longest file.
 const MOST: u64 = 64 * 1024;
+
+/// Whether others than its owner and its group can use the file, or its group can change it.
+pub(crate) fn is_open(file: &Metadata) -> bool {
+    file.mode() & FORBIDDEN != 0
+}
 
 /// Reads the file as it is now, unless it was [given](checked::give).
 ///
@@ -35,11 +40,13 @@ fn read_from_disk(path: &Path) -> Result<Vec<u8>, HostFault> {
     if !metadata.is_file() {
         return Err(format!("{name} is not a regular file").into());
     }
-    if metadata.mode() & FORBIDDEN != 0 {
+    if is_open(&metadata) {
         let mode = metadata.mode() & 0o777;
-        return Err(
-            format!("{name} has the permissions {mode:o}; others can use it. Run chmod 600 {name}").into()
-        );
+        return Err(format!(
+            "{name} has the permissions {mode:o}; others can use it. Give it the worker's group, and run \
+             chmod 640 {name}"
+        )
+        .into());
     }
     let own = nix::unistd::Uid::effective().as_raw();
     if ![0, own].contains(&metadata.uid()) {
@@ -73,7 +80,7 @@ mod tests {
             assert_eq!(text.is_ok(), is_private, "{mode:o}: {text:?}");
         }
         let why = read(&path).unwrap_err().why;
-        assert!(why.contains("chmod 600") && !why.contains("hunter2"), "{why}");
+        assert!(why.contains("chmod 640") && !why.contains("hunter2"), "{why}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "x".repeat(70_000)).unwrap();
         assert!(read(&path).unwrap_err().why.contains("longer than"));

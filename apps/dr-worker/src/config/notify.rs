@@ -57,7 +57,8 @@ table! {
         pub url: WebhookUrl = WebhookUrl::unset() => required(
             "where the notifications are sent, such as \"https://alerts.example/dr\""
         ).example("\"https://alerts.example/dr-worker\"");
-        /// File of the secret that signs it, of 16 characters or more, readable by its owner only.
+        /// File of the secret that signs it, of 16 characters or more, readable by its owner, and by its group if you allow
+        /// that.
         pub secret_file: Option<PathBuf> = None => optional().example("\"/etc/dr-worker/notify-secret\"");
         /// Certificates to trust instead of the system's.
         pub ca_file: Option<PathBuf> = None => optional().example("\"/etc/ssl/certs/ca-certificates.crt\"");

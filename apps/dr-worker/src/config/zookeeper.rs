@@ -2,7 +2,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     net::IpAddr,
-    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     time::Duration,
 };
@@ -16,7 +15,7 @@ use super::{
     reader::Section,
     table::{derived, optional, optional_nested, required, table, value},
 };
-use crate::{checked, host_fault::HostFault, tls::WITHOUT_TLS};
+use crate::{checked, host_fault::HostFault, private_file, tls::WITHOUT_TLS};
 
 table! {
     /// `[zookeeper]`: the ensemble and the connection to it.
@@ -150,7 +149,7 @@ table! {
     pub struct Auth {
         /// "digest", or "sasl" (DIGEST-MD5, which does not send the password, and reads the file for each connection).
         pub scheme: Scheme = Scheme::Digest => value();
-        /// A file that holds user:password, readable by the worker only.
+        /// A file that holds user:password, readable by its owner, and by its group if you allow that.
         pub credentials_file: PathBuf = PathBuf::new() => required(
             "the path of a file that holds \"user:password\""
         ).example("\"/etc/dr-worker/zookeeper.credentials\"");
@@ -203,8 +202,10 @@ impl Auth {
     pub(crate) fn read(&self) -> Result<(String, String), HostFault> {
         let (file, path) = (&self.credentials_file, self.credentials_file.display());
         let unreadable = |error: io::Error| HostFault::io(file, " can't be read", &error);
-        if fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0) {
-            tracing::warn!("{CREDENTIALS}: {path} is readable by other users; run chmod 600 on it");
+        if fs::metadata(file).is_ok_and(|metadata| private_file::is_open(&metadata)) {
+            tracing::warn!(
+                "{CREDENTIALS}: other users can use {path}; give it the worker's group, and run chmod 640 on it"
+            );
         }
         let text = checked::read(file, || fs::read(file)).map_err(unreadable)?;
         let text = String::from_utf8(text).map_err(|_| format!("{path} must contain user:password"))?;

@@ -199,7 +199,7 @@ fn what_a_key_names_ends_check_and_run_with_the_same_code() {
         (75, "job.orders.output={ kind = \"journal\", socket = \"/none\" }".to_owned(), "output.socket"),
         (75, "log.file=/none/worker.log".to_owned(), "log.file"),
         (75, "http.token_file=/none".to_owned(), "http.token_file"),
-        (78, format!("http.token_file={}", path("open")), "chmod 600"),
+        (78, format!("http.token_file={}", path("open")), "chmod 640"),
         (75, webhook("secret_file"), "notify.webhook.x.secret_file"),
         (75, auth("/none"), "zookeeper.auth.credentials_file"),
         (78, auth(&plain), "must contain user:password"),
@@ -208,7 +208,7 @@ fn what_a_key_names_ends_check_and_run_with_the_same_code() {
     ];
     if cfg!(feature = "tls") {
         cases.push((75, cert("/none"), "http.tls.cert_file"));
-        cases.push((78, cert(&plain), "chmod 600"));
+        cases.push((78, cert(&plain), "chmod 640"));
         cases.push((75, "zookeeper.tls={ ca_file = \"/none\" }".to_owned(), "zookeeper.tls.ca_file"));
     }
     for (code, setting, part) in &cases {

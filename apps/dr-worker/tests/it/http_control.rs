@@ -247,7 +247,7 @@ fn control_needs_a_token() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("changed");
     let (code, answer, _) = post(&east, "/resume", OTHER, &json!({}));
     assert_eq!(code, 403);
-    assert!(answer["error"].as_str().expect("an error").contains("chmod 600"), "{answer}");
+    assert!(answer["error"].as_str().expect("an error").contains("chmod 640"), "{answer}");
     assert_eq!(stage.json(&["list"])["mode"], "manual");
     fs::remove_file(&file).expect("removed");
     assert_eq!(post(&east, "/resume", OTHER, &json!({})).0, 403);
@@ -273,7 +273,7 @@ fn without_a_usable_token_file_control_is_closed() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).expect("changed");
     for verb in [&["config", "check"][..], &["run"]] {
         let mut command = stage.worker_command("west-1", "west", &[&setting]);
-        Outcome::of(command.args(verb)).assert(78, &["http.token_file: ", "permissions 604", "chmod 600"]);
+        Outcome::of(command.args(verb)).assert(78, &["http.token_file: ", "permissions 604", "chmod 640"]);
     }
 }
 

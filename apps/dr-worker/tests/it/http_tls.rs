@@ -353,7 +353,7 @@ fn config_check_finds_what_is_wrong_with_the_files() {
         ("empty.pem", "worker.key", "ca.pem", ["http.tls.cert_file", "no certificate in this file"]),
         ("worker.pem", "none.key", "ca.pem", ["http.tls.key_file", "can't be read"]),
         ("worker.pem", "worker.pem", "ca.pem", ["http.tls.key_file", "permissions 644"]),
-        ("worker.pem", "open.key", "ca.pem", ["http.tls.key_file", "chmod 600"]),
+        ("worker.pem", "open.key", "ca.pem", ["http.tls.key_file", "chmod 640"]),
         ("worker.pem", "other.key", "ca.pem", ["http.tls.key_file", "is not the key of the certificate"]),
         ("worker.pem", "worker.key", "empty.pem", ["http.tls.ca_file", "no certificate in this file"]),
         ("late.pem", "late.key", "ca.pem", ["http.tls.cert_file", "expired"]),

@@ -345,7 +345,7 @@ fn the_receiver_of_the_guide_verifies_the_signature() {
         refused.stderr
     );
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("changed");
-    stage.operator(&verb).assert(1, &["secret_file", "chmod 600"]);
+    stage.operator(&verb).assert(1, &["secret_file", "chmod 640"]);
     stage
         .operator(&[
             "notify",

@@ -50,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Severity::Error,
         finds: "other users can read ZooKeeper's credentials",
         why: "Every user of this node can change the elections.",
-        action: "chmod 600 on the file.",
+        action: "Give the file the worker's group (dr-worker), and run chmod 640 on it.",
         look: readable_secret,
     },
     Check {

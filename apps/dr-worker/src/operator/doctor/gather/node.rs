@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::UdpSocket,
-    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    os::unix::fs::FileTypeExt as _,
     path::Path,
 };
 
@@ -14,6 +14,7 @@ use rustix::fs::{statfs, statvfs};
 use super::super::facts::{Disk, NodeFacts, Server};
 use crate::{
     config::{Config, HostPort, WatchdogConfig, WatchdogMode},
+    private_file,
     worker::{exposed, needed},
 };
 
@@ -67,7 +68,7 @@ fn is_loopback(listen: &HostPort) -> bool {
 }
 
 fn is_readable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+    fs::metadata(path).is_ok_and(|metadata| private_file::is_open(&metadata))
 }
 
 /// The directory, or the nearest one above it that exists: the worker creates the rest.
