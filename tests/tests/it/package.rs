@@ -363,6 +363,16 @@ fn both_units_differ_only_in_where_they_read() {
     assert_eq!(own(&several, &one), changed);
 }
 
+/// The system is read-only for the services, apart from these directories.
+#[test]
+fn a_service_may_write_the_files_of_the_examples() {
+    let base = fs::read_to_string(Path::new(UNITS).join("../../../config/base.toml")).expect("the example");
+    for (dir, setting) in [("lib", "StateDirectory=dr-worker"), ("log", "LogsDirectory=dr-worker")] {
+        assert!(base.contains(&format!("\"/var/{dir}/dr-worker")), "{dir}");
+        assert!(unit("dr-worker.service").iter().any(|line| line == setting), "{setting}");
+    }
+}
+
 #[test]
 fn systemd_accepts_the_units() {
     if !can_run(&["systemd-analyze"], false) {

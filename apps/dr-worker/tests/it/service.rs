@@ -11,10 +11,11 @@ use crate::support::{Outcome, dr_worker, until};
 use zk_testkit::TestServer;
 
 /// Lines that need what the namespaces lack: the system's own manager, its user, and its directories.
-const LEFT_OUT: [&str; 7] = [
+const LEFT_OUT: [&str; 8] = [
     "User=",
     "Group=",
     "StateDirectory",
+    "LogsDirectory",
     "PrivateTmp=",
     "ProtectHome=",
     "ProtectKernelLogs=",
