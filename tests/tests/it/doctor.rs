@@ -291,7 +291,8 @@ async fn mistakes_in_the_configuration_of_a_node_are_named() {
         named(&east, *code, settings, id, severity, part).await;
     }
     // The group of the service may read them.
-    let secret = format!("zookeeper.auth.credentials_file={}", file(dir.path(), "group", "me:secret\n", 0o640));
+    let secret =
+        format!("zookeeper.auth.credentials_file={}", file(dir.path(), "group", "me:secret\n", 0o640));
     let said = east.run(&["--output", "json", "--set", &secret, "doctor"]).await;
     Findings::of(&said.json()).name("readable-secret", error, "").unwrap_err();
     // Warnings and what is unknown count with --strict only.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -137,7 +137,7 @@ impl Drop for Running {
 
 #[test]
 fn it_is_installed_upgraded_removed_and_purged() {
-    if !can_run(&["dpkg", "dpkg-deb", "dpkg-shlibdeps", "gzip", "systemd-sysusers"], true) {
+    if !can_run(&["dpkg", "dpkg-deb", "dpkg-shlibdeps", "gzip", "systemd-sysusers", "systemctl"], true) {
         return;
     }
     let out = tempfile::tempdir().expect("a directory");
@@ -196,7 +196,9 @@ fn it_is_installed_upgraded_removed_and_purged() {
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
 
     // What the worker, a job and the administrator have written.
-    fs::create_dir_all(root.at("var/lib/dr-worker/east-1.runs")).expect("a directory");
+    for dir in ["var/lib/dr-worker/east-1.runs", "var/log/dr-worker"] {
+        fs::create_dir_all(root.at(dir)).expect("a directory");
+    }
     for (path, text) in [
         ("var/lib/dr-worker/east-1.lock", "1\n"),
         ("var/lib/dr-worker/east-1.ballots.json", "{}"),
@@ -205,6 +207,8 @@ fn it_is_installed_upgraded_removed_and_purged() {
         ("var/lib/dr-worker/east-1.alive", ""),
         ("var/lib/dr-worker/east-1.new", ""),
         ("var/lib/dr-worker/east-1.emergency.new", "{"),
+        ("var/lib/dr-worker/east-1.orders.leadership.json", "{}"),
+        ("var/lib/dr-worker/east-1.orders.leadership.new", "{"),
         ("var/lib/dr-worker/orders.db", "data"),
         ("var/lib/dr-worker/orders.lock", "data"),
         ("etc/dr-worker/environment", "DR_LOG=debug\n"),
@@ -226,7 +230,16 @@ fn it_is_installed_upgraded_removed_and_purged() {
     assert_eq!(text("etc/dr-worker/worker.toml"), worker);
     running.leads_on();
 
+    let links = [("multi-user", "dr-worker@billing.service"), ("timers", "dr-worker-drill@quarterly.timer")]
+        .map(|(target, unit)| (root.at(&format!("etc/systemd/system/{target}.target.wants")), unit));
+    for (dir, unit) in &links {
+        let (name, end) = unit.split_once('@').expect("an instance");
+        let end = end.split_once('.').expect("a type").1;
+        fs::create_dir_all(dir).expect("a directory");
+        symlink(format!("/usr/lib/systemd/system/{name}@.{end}"), dir.join(unit)).expect("a link");
+    }
     root.dpkg(&["--remove", "dr-worker"]);
+    assert!(!links.iter().any(|(dir, unit)| dir.join(unit).is_symlink()), "a removed unit is enabled");
     assert!(!root.at("usr/bin/dr-worker").exists() && !root.at("usr/share/doc/dr-worker").exists());
     assert!(
         root.at("etc/dr-worker/environment").exists() && root.at("var/lib/dr-worker/east-1.lock").exists()
@@ -242,6 +255,7 @@ fn it_is_installed_upgraded_removed_and_purged() {
         "the job's data stay"
     );
     assert_eq!(left("etc/dr-worker"), ["worker.toml".to_owned()].into(), "the administrator's file stays");
+    assert!(!root.at("var/log/dr-worker").exists(), "it had no log");
 }
 
 #[test]
@@ -290,15 +304,14 @@ fn the_rpm_package_has_the_same_files() {
     assert!(!at("usr/bin/dr-worker").exists() && !at("usr/share/doc/dr-worker").exists());
 
     let scripts = query("--scripts");
-    let stopped = "'dr-worker@*.service' 'dr-worker-drill@*.timer' 'dr-worker-drill@*.service'";
     let prerm = fs::read_to_string(Path::new(UNITS).join("prerm")).expect("a script");
-    assert!(scripts.contains(stopped) && prerm.contains(stopped), "{scripts}{prerm}");
+    let steps = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(str::trim).filter(|line| line.starts_with("systemctl "));
+        lines.map(|line| line.replace("${DPKG_ROOT:+--root=\"$DPKG_ROOT\"} ", "")).collect()
+    };
     let preun =
         scripts.split_once("preuninstall").expect("a script").1.split_once("postuninstall").expect("another");
-    assert!(
-        preun.0.contains("\"$1\" = 0 ") && preun.0.contains("disable --now dr-worker.service"),
-        "{scripts}"
-    );
+    assert!(preun.0.contains("\"$1\" = 0 ") && steps(preun.0) == steps(&prerm), "{scripts}{prerm}");
     let acts = scripts.matches("systemctl ").count() - scripts.matches("systemctl daemon-reload").count();
     assert_eq!(
         acts,
@@ -315,7 +328,8 @@ fn its_scripts_act_on_services_at_a_removal_only() {
         assert!(succeeds(Command::new("sh").arg("-n").arg(Path::new(UNITS).join(name))).is_empty());
         let acts = script.lines().filter(|line| line.trim_start().starts_with("systemctl"));
         let acts: Vec<_> = acts.map(|line| line.split_whitespace().nth(1).expect("a verb")).collect();
-        let expected: &[&str] = if name == "prerm" { &["disable", "stop"] } else { &["daemon-reload"] };
+        let expected: &[&str] =
+            if name == "prerm" { &["stop", "stop", "disable"] } else { &["daemon-reload"] };
         assert_eq!(acts, expected, "{name}");
         assert_eq!(name == "prerm", script.contains("\"$1\" = remove "), "{name}");
     }

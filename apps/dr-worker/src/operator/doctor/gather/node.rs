@@ -1,11 +1,6 @@
 //! This node: files, limits and devices. It looks, and opens nothing that an opening changes.
 
-use std::{
-    fs,
-    net::UdpSocket,
-    os::unix::fs::FileTypeExt as _,
-    path::Path,
-};
+use std::{fs, net::UdpSocket, os::unix::fs::FileTypeExt as _, path::Path};
 
 use job_guard::{StateLock, capabilities::may_lock_any_memory, delegated_to, missing_controller};
 use nix::unistd::{AccessFlags, access};
