@@ -53,7 +53,9 @@ pub fn rpm_package(out: &Path, revision: &str) -> PathBuf {
 }
 
 fn package(out: &Path, revision: &str, more: &[&str]) -> PathBuf {
-    let mut dist = Command::new(program("xtask"));
+    // That of the builder has no effect on the package.
+    let mut dist = Command::new("sh");
+    dist.args(["-c", "umask 077; exec \"$0\" \"$@\""]).arg(program("xtask"));
     dist.args(["dist", "--fast", "--revision", revision, "--out"]).arg(out).args(more);
     let printed = succeeds(dist.arg("--program").arg(program("dr-worker")));
     PathBuf::from(printed.lines().last().expect("the path of the package"))

@@ -4,15 +4,19 @@ mod deb;
 mod package;
 mod pages;
 mod rpm;
+mod third_party;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
+use nix::sys::stat::{Mode, umask};
 
 use crate::cargo::{self, cargo};
 use crate::cli::DistArgs;
+
+pub(crate) use package::entries;
 
 /// The program, and its package.
 pub(crate) const NAME: &str = "dr-worker";
@@ -22,6 +26,8 @@ const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "dr-worker"), ("zsh", "_dr-worker"), ("fish", "dr-worker.fish")];
 
 pub(crate) async fn run(args: &DistArgs) -> anyhow::Result<ExitCode> {
+    // The directories of a package have the modes with which they are made here.
+    umask(Mode::S_IWGRP | Mode::S_IWOTH);
     let target = cargo::target_directory()?;
     let program = match &args.program {
         Some(program) => std::path::absolute(program)?,
@@ -33,6 +39,7 @@ pub(crate) async fn run(args: &DistArgs) -> anyhow::Result<ExitCode> {
     let work = tempfile::tempdir().context("cannot make a temporary directory")?;
     let generated = work.path().join("generated");
     generate(&program, &generated).await?;
+    fs::write(generated.join("THIRD-PARTY"), third_party::made()?)?;
     let package = package::Package::read(NAME, args.revision)?;
     let root = work.path().join("root");
     let file = if args.rpm {

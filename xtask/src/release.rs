@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::cargo::{self, cargo};
 use crate::cli::ReleaseArgs;
-use crate::dist::{NAME, output, succeed};
+use crate::dist::{NAME, entries, output, succeed};
 use crate::published;
 
 /// The packages have a program of this target.
@@ -109,10 +109,14 @@ async fn package_files(
         }
     }
     fs::copy(of_archive, root.path().join("usr/bin").join(NAME))?;
+    // Without the directories of the system, to which tar would give the modes of the archive.
+    let list = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    let members = entries(root.path(), NAME)?.into_iter().map(|entry| format!("./{}\n", entry.display()));
+    fs::write(list.path(), members.collect::<String>())?;
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime"]).arg(format!("@{time}"));
     tar.arg("-czf").arg(dir.join(format!("{NAME}-{version}-x86_64-linux.tar.gz"))).arg("-C").arg(root.path());
-    succeed(tar.arg(".")).await
+    succeed(tar.args(["--no-recursion", "--files-from"]).arg(list.path())).await
 }
 
 /// Writes `SHA256SUMS`, and returns it.

@@ -146,6 +146,8 @@ fn it_is_installed_upgraded_removed_and_purged() {
     assert!(fields.contains("libc6 (>= ") && fields.contains("The dr-worker developers"), "{fields}");
     let owners = succeeds(Command::new("dpkg-deb").arg("--contents").arg(&first));
     assert!(owners.lines().all(|line| line.contains("root/root")), "{owners}");
+    let mut dirs = owners.lines().filter(|line| line.starts_with('d'));
+    assert!(dirs.all(|line| line.starts_with("drwxr-xr-x ")), "{owners}");
 
     let root = Root::new();
     root.install(&first);
@@ -161,6 +163,8 @@ fn it_is_installed_upgraded_removed_and_purged() {
         "usr/share/zsh/vendor-completions/_dr-worker",
         "usr/share/fish/vendor_completions.d/dr-worker.fish",
         "usr/share/doc/dr-worker/copyright",
+        "usr/share/doc/dr-worker/LICENSE-MIT",
+        "usr/share/doc/dr-worker/LICENSE-APACHE",
         "usr/share/doc/dr-worker/lost-quorum.md",
         "usr/share/doc/dr-worker/examples/base.toml",
         "usr/share/doc/dr-worker/examples/grafana/dr-worker.json",
@@ -172,6 +176,10 @@ fn it_is_installed_upgraded_removed_and_purged() {
     }
     let mode = |path: &str| root.at(path).metadata().expect(path).permissions().mode() & 0o7777;
     assert_eq!((mode("usr/bin/dr-worker"), mode("etc/dr-worker/environment")), (0o755, 0o644));
+    let licences = fs::read_to_string(root.at("usr/share/doc/dr-worker/THIRD-PARTY")).expect("licences");
+    for part in ["\nsubtle ", "Redistributions in binary form must reproduce the above copyright"] {
+        assert!(licences.contains(part), "{part:?} is not in:\n{licences}");
+    }
     let users = fs::read_to_string(root.at("etc/passwd")).expect("the user was created");
     assert!(users.starts_with("dr-worker:"), "{users}");
 
@@ -281,9 +289,11 @@ fn the_rpm_package_has_the_same_files() {
     assert!(own.is_subset(&listed), "{own:?} in {listed:?}");
     assert_eq!(&listed - &own, files(&contents));
     assert!(query("--requires").contains("libc.so.6"), "{}", query("--requires"));
-    let owners =
-        succeeds(Command::new("rpm").args(["-qp", "--queryformat", "[%{FILEUSERNAME}\n]"]).arg(&first));
-    assert!(owners.lines().all(|owner| owner == "root"), "{owners}");
+    let format = "[%{FILEMODES:perms} %{FILEUSERNAME}\n]";
+    let owners = succeeds(Command::new("rpm").args(["-qp", "--queryformat", format]).arg(&first));
+    assert!(owners.lines().all(|owner| owner.ends_with(" root")), "{owners}");
+    let mut dirs = owners.lines().filter(|line| line.starts_with('d'));
+    assert!(dirs.all(|line| line == "drwxr-xr-x root"), "{owners}");
 
     // Its scripts need a root with a shell.
     let root = tempfile::tempdir().expect("a directory");

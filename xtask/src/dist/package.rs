@@ -97,6 +97,25 @@ impl Package {
     }
 }
 
+/// What is below `root`: all files, and the directories that are the package's alone. Others have their own owners and modes.
+pub(crate) fn entries(root: &Path, package: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let (mut entries, mut dirs) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
+            let path = entry?.path();
+            let below = path.strip_prefix(root)?.to_owned();
+            if !path.is_dir() || below.iter().any(|part| part == package) {
+                entries.push(below);
+            }
+            if path.is_dir() {
+                dirs.push(path);
+            }
+        }
+    }
+    entries.sort();
+    Ok(entries)
+}
+
 /// The files of a path whose name may have one '*'.
 fn matching(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let name = path.file_name().and_then(|name| name.to_str()).context("a name")?;
@@ -150,12 +169,25 @@ mod tests {
     }
 
     #[test]
+    fn the_directories_of_the_system_are_no_entries() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().join("x");
+        for file in ["usr/bin/x", "etc/x/y/conf", "etc/other"] {
+            let file = root.join(file);
+            fs::create_dir_all(file.with_file_name("")).expect("a directory");
+            fs::write(file, "").expect("a file");
+        }
+        let found = entries(&root, "x").expect("the entries");
+        assert_eq!(found, ["etc/other", "etc/x", "etc/x/y", "etc/x/y/conf", "usr/bin/x"].map(PathBuf::from));
+    }
+
+    #[test]
     fn no_link_in_an_installed_page_is_dead() {
         let dir = tempfile::tempdir().expect("a directory");
         let (generated, root) = (dir.path().join("generated"), dir.path().join("root"));
         let empty = dir.path().join("empty");
         fs::write(&empty, "").expect("a file");
-        for file in ["man/x.1.gz", "bash/dr-worker", "zsh/_dr-worker", "fish/dr-worker.fish"] {
+        for file in ["man/x.1.gz", "bash/dr-worker", "zsh/_dr-worker", "fish/dr-worker.fish", "THIRD-PARTY"] {
             copy(&empty, &generated.join(file), 0o644).expect("a file");
         }
         let package = Package::read("dr-worker", 1).expect("its description");

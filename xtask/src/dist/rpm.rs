@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
-use super::package::{Package, text};
+use super::package::{Package, entries, text};
 use super::{output, succeed};
 
 /// Where distributions with RPM have something else than Debian.
@@ -65,27 +65,19 @@ impl Package {
         Ok(out.join(architecture).join(name))
     }
 
-    /// The lines of `%files`: all files below `root`, and the directories that are this package's alone.
+    /// The lines of `%files`.
     fn rpm_files(&self, root: &Path) -> anyhow::Result<String> {
         let conf_files = self.conf_files()?;
         let mut list = String::new();
-        let mut dirs = vec![root.to_owned()];
-        while let Some(dir) = dirs.pop() {
-            let mut entries = fs::read_dir(&dir)?.map(|entry| entry.map(|entry| entry.path()));
-            let mut entries = entries.by_ref().collect::<Result<Vec<_>, _>>()?;
-            entries.sort();
-            for path in entries {
-                let place = format!("/{}", path.strip_prefix(root)?.display());
-                if path.is_dir() {
-                    if path.strip_prefix(root)?.iter().any(|part| part == self.name) {
-                        writeln!(list, "%dir {place}")?;
-                    }
-                    dirs.push(path);
-                } else {
-                    let kind = if conf_files.contains(&place) { "%config(noreplace) " } else { "" };
-                    let mode = path.metadata()?.permissions().mode() & 0o7777;
-                    writeln!(list, "%attr({mode:o}, root, root) {kind}{place}")?;
-                }
+        for entry in entries(root, self.name)? {
+            let place = format!("/{}", entry.display());
+            let metadata = root.join(&entry).metadata()?;
+            if metadata.is_dir() {
+                writeln!(list, "%dir {place}")?;
+            } else {
+                let kind = if conf_files.contains(&place) { "%config(noreplace) " } else { "" };
+                let mode = metadata.permissions().mode() & 0o7777;
+                writeln!(list, "%attr({mode:o}, root, root) {kind}{place}")?;
             }
         }
         Ok(list)
