@@ -2,12 +2,14 @@
 //!
 //! The file exists from before the program starts until no process of it is left. If a member's lock is free and its
 //! directory of records is empty, everything that ran under its guards has ended. A record that is left describes which
-//! processes to look for (`crate::job::sweep`).
+//! processes to look for (`crate::job::sweep`). Its name ends with a part of the boot id: after a power cut the file can be
+//! empty, and its name still proves that nothing of the run is left.
 //!
 //! No guard waits for a disk while its program runs, because a disk can hang. The guard starts the launcher first, writes
 //! the record once, and then lets the launcher become the program. At the end, guard and worker report that no process is
 //! left, then remove the record, and wait neither for the file nor for a guard in an uninterruptible wait.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -93,6 +95,30 @@ impl Record {
 /// If `/proc` can't be read.
 pub(crate) fn boot() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned())
+}
+
+/// The name of the record of a run that these numbers identify during this boot.
+///
+/// # Errors
+/// If `/proc` can't be read.
+pub(crate) fn name(numbers: [u128; NUMBERS]) -> io::Result<String> {
+    let [pid, now, count] = numbers;
+    Ok(format!("{pid}-{now}-{count}-{}", short(&boot()?)))
+}
+
+/// Whether the record is of another boot of the machine, by its name.
+pub(crate) fn is_of_another_boot(record: &Path) -> bool {
+    let name = record.file_name().and_then(OsStr::to_str);
+    let named = name.and_then(|name| name.split('-').nth(NUMBERS));
+    named.is_some_and(|named| boot().is_ok_and(|boot| named != short(&boot)))
+}
+
+/// How many numbers come before the boot in the name of a record.
+const NUMBERS: usize = 3;
+
+/// Enough of a boot id to distinguish it from others.
+fn short(boot: &str) -> &str {
+    boot.split('-').next().unwrap_or_default()
 }
 
 /// The PID namespace of this process.

@@ -108,7 +108,8 @@ impl Guarded {
     ) -> Result<Guarded, String> {
         let lock = guards.lock.as_ref();
         launch.lock_from = lock.map(|_| Pid::this().as_raw());
-        launch.record = lock.map(StateLock::new_record);
+        let record = lock.map(StateLock::new_record).transpose();
+        launch.record = record.map_err(|error| format!("can't read the id of this boot: {error}"))?;
         let mut guarded = spawn(guards, title, launch.record.as_deref(), output)
             .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
         guarded.record.clone_from(&launch.record);

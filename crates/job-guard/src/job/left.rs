@@ -22,7 +22,7 @@ use super::{
 use crate::guard::{
     plan,
     protocol::{ADOPTION, Lines, Order, Report, encode},
-    record::{Record, boot, pid_namespace},
+    record::{Record, boot, is_of_another_boot, pid_namespace},
     tree::Process,
     waiting,
 };
@@ -114,6 +114,7 @@ pub fn is_one_left(guards: &Guards, but: &[LeftRun]) -> Option<bool> {
     let others = lock.records().ok()?.into_iter().filter(|path| !but.iter().any(|run| run.is_of(path)));
     let outlive: Vec<Option<bool>> = others
         .map(|path| match Record::read(&path) {
+            _ if is_of_another_boot(&path) => Some(false),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(false),
             record => record.ok().map(|record| record.outlives.is_some()),
         })
@@ -208,6 +209,8 @@ mod tests {
         assert_eq!(is_one_left(&guards, &[]), Some(false), "there is none");
         record(None).write(&runs.join("1-1-0")).unwrap();
         assert_eq!(is_one_left(&guards, &[]), Some(false));
+        fs::write(runs.join("1-1-1-another"), "").unwrap();
+        assert_eq!(is_one_left(&guards, &[]), Some(false), "it is of another boot");
         fs::write(runs.join("1-1-1"), "{").unwrap();
         assert_eq!(is_one_left(&guards, &[]), None);
         record(Some("orders")).write(&runs.join("1-1-2")).unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use boot_time::{BootTime, sleep_until};
 
-use crate::own_file;
+use crate::{guard::record, own_file};
 
 /// How often a taken lock is tried again.
 const RETRY: Duration = Duration::from_millis(50);
@@ -144,11 +144,14 @@ impl StateLock {
         &self.path
     }
 
-    /// A new name for a guard's record, unique during this boot of the machine.
-    pub(super) fn new_record(&self) -> PathBuf {
+    /// A new path for a guard's record.
+    ///
+    /// # Errors
+    /// If `/proc` can't be read.
+    pub(super) fn new_record(&self) -> io::Result<PathBuf> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (now, number) = (BootTime::now().as_duration().as_millis(), NEXT.fetch_add(1, Ordering::Relaxed));
-        self.runs.join(format!("{}-{now}-{number}", std::process::id()))
+        Ok(self.runs.join(record::name([std::process::id().into(), now, number.into()])?))
     }
 
     /// The guards' records. A partly written one is removed: its program was not started, or has another record.

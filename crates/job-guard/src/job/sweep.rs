@@ -25,7 +25,7 @@ use nix::unistd::Pid;
 use super::{guards::Guards, left::LeftRun};
 use crate::guard::{
     cgroup,
-    record::{Record, ancestors_of, boot, pid_namespace},
+    record::{Record, ancestors_of, boot, is_of_another_boot, pid_namespace},
     tree::{self, Process},
 };
 
@@ -53,6 +53,10 @@ pub async fn sweep(guards: &Guards, left_alone: &[LeftRun], by: BootTime) -> Res
         let mut left = None;
         let paths = lock.records().map_err(|error| format!("the records of runs can't be read: {error}"))?;
         for path in paths.into_iter().filter(|path| !left_alone.iter().any(|run| run.is_of(path))) {
+            if is_of_another_boot(&path) {
+                remove(&path)?;
+                continue;
+            }
             let clearing = match clearings.entry(path.clone()) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => match Clearing::new(&path, guards.run_variable()) {
@@ -66,14 +70,7 @@ pub async fn sweep(guards: &Guards, left_alone: &[LeftRun], by: BootTime) -> Res
                 },
             };
             match clearing.look() {
-                Ok(()) => match fs::remove_file(&path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(format!("can't remove {}: {error}", path.display()));
-                    }
-                    _ => {
-                        tracing::info!(record = %path.display(), "the processes that a killed guard left behind are gone");
-                    }
-                },
+                Ok(()) => remove(&path)?,
                 Err(reason) => left = Some(reason),
             }
         }
@@ -81,6 +78,19 @@ pub async fn sweep(guards: &Guards, left_alone: &[LeftRun], by: BootTime) -> Res
             None => return Ok(()),
             Some(reason) if BootTime::now() >= by => return Err(reason),
             Some(_) => sleep_until(BootTime::now() + LOOK_AGAIN).await,
+        }
+    }
+}
+
+/// Removes the record of a run of which nothing is left.
+fn remove(record: &Path) -> Result<(), String> {
+    match fs::remove_file(record) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("can't remove {}: {error}", record.display()))
+        }
+        _ => {
+            tracing::info!(record = %record.display(), "the processes that a killed guard left behind are gone");
+            Ok(())
         }
     }
 }

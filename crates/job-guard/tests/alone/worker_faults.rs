@@ -542,6 +542,12 @@ fn what_another_boot_of_the_machine_ran_is_gone_and_another_namespace_is_not_see
     std::fs::write(&path, "{").expect("written");
     let words = swept(state.path(), Duration::ZERO).expect_err("nobody can know");
     assert!(words.contains(&path.display().to_string()), "{words}");
+    // Its name is enough where a power cut has left nothing in it.
+    let (run, _) = path.to_str().and_then(|path| path.rsplit_once('-')).expect("a run and its boot");
+    std::fs::rename(&path, format!("{run}-another")).expect("renamed");
+    std::fs::write(format!("{run}-another"), "").expect("written");
+    assert_eq!(swept(state.path(), Duration::ZERO), Ok(()));
+    assert!(records(state.path()).is_empty());
 }
 
 /// What descends from a process.
