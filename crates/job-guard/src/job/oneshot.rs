@@ -201,7 +201,8 @@ impl OneShot {
                 }
                 moved = moved(&mut by), if by.is_some() => {
                     let until = moved.min(longest);
-                    kill_at = last_kill(until);
+                    // The guard learns only now of a time that has passed.
+                    kill_at = last_kill(until).max(BootTime::now());
                     guarded.until(until);
                 }
                 () = sleep_until(kill_at + ESCALATION_LAG) => if !self.destroyed(&mut guarded).await {

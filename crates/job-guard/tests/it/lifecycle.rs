@@ -88,12 +88,25 @@ async fn a_stop_without_time_kills_at_once() {
     let tree = Tree::new();
     let mut spec = tree.spec(STUBBORN);
     spec.stop_timeout = Duration::from_secs(3600 / 2);
-    let job = run(spec);
-    until("all processes", || tree.living().len() >= STUBBORN_PROCESSES).await;
-    let began = BootTime::now();
-    job.stop(began).await;
-    assert!(tree.is_gone());
-    assert!(BootTime::now().duration_since(began) < Duration::from_secs(3));
+    let log = std::fs::File::create(tree.file("log")).expect("a log");
+    let logged = tracing_subscriber::fmt().with_writer(std::sync::Mutex::new(log)).with_ansi(false).finish();
+    let _logged = tracing::subscriber::set_default(logged);
+    for shortens in [false, true] {
+        let (renewer, work_until) = lease(Duration::from_secs(3600));
+        let job = JobRun::start(spec.clone(), work_until, guards());
+        until("all processes", || tree.living().len() >= STUBBORN_PROCESSES).await;
+        let began = BootTime::now();
+        if shortens {
+            renewer.send_replace(began);
+            assert!(matches!(job.finished().await, RunEnd::LeaseEnded { .. }));
+        }
+        let exit = job.stop(began).await.exit;
+        assert!(tree.is_gone());
+        assert!(BootTime::now().duration_since(began) < Duration::from_secs(3));
+        // By its guard, which the worker does not end before it can.
+        assert_eq!(exit, Some(Exit::Signal(9)));
+        assert!(!tree.read("log").contains("the guard has not ended the job"), "{}", tree.read("log"));
+    }
 }
 
 #[tokio::test]

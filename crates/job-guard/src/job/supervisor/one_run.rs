@@ -1,5 +1,6 @@
 //! One run of the program, from its start under a guard until no process of it is left.
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -234,8 +235,14 @@ impl Supervisor {
         if *self.suspended.borrow_and_update() {
             guarded.suspend(true);
         }
+        let (mut kill_at, mut ordered_at) = (self.kill_at(run.dead), BootTime::now());
         loop {
-            let destroy_at = self.kill_at(run.dead) + ESCALATION_LAG;
+            let before = mem::replace(&mut kill_at, self.kill_at(run.dead));
+            if kill_at < before {
+                // The guard learns it only now, and the time may have passed.
+                ordered_at = BootTime::now();
+            }
+            let destroy_at = kill_at.max(ordered_at) + ESCALATION_LAG;
             let probed = async {
                 match &mut run.probe {
                     Some(probe) => probe.await,
