@@ -125,7 +125,7 @@ pub fn lack(dir: &Path, controller: &str) -> Option<String> {
 /// # Errors
 /// As the kernel refuses it; [`io::ErrorKind::NotFound`] if there is no such cgroup.
 pub(crate) fn kill(dir: &Path) -> io::Result<()> {
-    fs::write(dir.join("cgroup.kill"), "1")
+    with_reserve(|| fs::write(dir.join("cgroup.kill"), "1"))
 }
 
 /// Freezes every process inside, or continues them (Linux 5.2). A frozen process can be killed.
@@ -133,7 +133,7 @@ pub(crate) fn kill(dir: &Path) -> io::Result<()> {
 /// # Errors
 /// As the kernel refuses it.
 pub(super) fn freeze(dir: &Path, frozen: bool) -> io::Result<()> {
-    fs::write(dir.join("cgroup.freeze"), if frozen { "1" } else { "0" })
+    with_reserve(|| fs::write(dir.join("cgroup.freeze"), if frozen { "1" } else { "0" }))
 }
 
 /// Whether all processes inside are frozen.

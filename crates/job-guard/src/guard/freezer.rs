@@ -65,13 +65,12 @@ impl Freezer {
         Ok(all_rest)
     }
 
-    /// Continues what was stopped.
-    pub(super) fn thaw(&mut self, cgroup: Option<&Path>) {
+    /// Continues what was stopped. Returns false if the cgroup is still frozen, because it can't be written: call it again.
+    pub(super) fn thaw(&mut self, cgroup: Option<&Path>) -> bool {
         if let Some(dir) = cgroup
-            && std::mem::take(&mut self.is_cgroup_frozen)
+            && self.is_cgroup_frozen
         {
-            // A cgroup that can't be written is killed at the end of the lease.
-            let _ = cgroup::freeze(dir, false);
+            self.is_cgroup_frozen = cgroup::freeze(dir, false).is_err();
         }
         for (pid, started) in std::mem::take(&mut self.stopped) {
             // The pid may be another process's by now.
@@ -79,6 +78,12 @@ impl Freezer {
                 let _ = kill(pid, Signal::SIGCONT);
             }
         }
+        !self.is_cgroup_frozen
+    }
+
+    /// Whether the cgroup is to be continued yet.
+    pub(super) fn is_cgroup_frozen(&self) -> bool {
+        self.is_cgroup_frozen
     }
 }
 
@@ -113,6 +118,17 @@ mod tests {
     }
 
     #[test]
+    fn a_cgroup_that_can_not_be_continued_is_continued_later() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut freezer = Freezer { is_cgroup_frozen: true, ..Freezer::default() };
+        std::fs::create_dir(dir.path().join("cgroup.freeze")).expect("nothing that can be written");
+        assert!(!freezer.thaw(Some(dir.path())));
+        std::fs::remove_dir(dir.path().join("cgroup.freeze")).expect("empty");
+        assert!(freezer.thaw(Some(dir.path())));
+        assert_eq!(std::fs::read_to_string(dir.path().join("cgroup.freeze")).expect("written"), "0");
+    }
+
+    #[test]
     fn a_process_in_the_middle_of_starting_another_can_be_frozen() {
         let tree = Tree::start();
         let mut freezer = Freezer::default();
@@ -124,7 +140,7 @@ mod tests {
             while !freezer.freeze(tree.root(), None).expect("readable") {
                 assert!(std::time::Instant::now() < deadline, "round {round}: it still runs");
             }
-            freezer.thaw(None);
+            assert!(freezer.thaw(None));
         }
     }
 }

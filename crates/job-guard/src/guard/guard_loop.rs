@@ -43,7 +43,7 @@ use super::waiting::Waiting;
 /// The pause between two rounds of SIGKILL, unless a death wakes the guard earlier.
 const KILL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How often frozen processes are looked at: another process may have continued one.
+/// How often frozen processes are looked at: another process may have continued one, or they can't be continued yet.
 const FROZEN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long after the first SIGKILL, and how often, surviving processes are reported.
@@ -134,6 +134,7 @@ impl<'a> GuardLoop<'a> {
         if BootTime::now() >= plan.start_by() {
             return Err(NO_TIME.to_owned());
         }
+        tree::keep_reserve().map_err(|error| format!("the guard can't set itself up: {error}"))?;
         prctl::set_child_subreaper(true)
             .map_err(|errno| format!("the guard can't become a subreaper: {errno}"))?;
         let oom_score_adj = spare_the_guard();
@@ -199,9 +200,9 @@ impl<'a> GuardLoop<'a> {
             }
             let was_stopping = self.plan.is_stopping();
             match self.plan.step(now) {
-                Step::Wait => {}
                 Step::Freeze => self.freeze(),
-                Step::Thaw => self.thaw(),
+                // Also what could not be continued before.
+                Step::Wait | Step::Thaw => self.thaw(),
                 Step::Ask(why) => {
                     self.thaw();
                     report(&Report::Stopping(why));
@@ -231,6 +232,7 @@ impl<'a> GuardLoop<'a> {
         let now = BootTime::now();
         let relay_at = self.relay.as_ref().and_then(Relay::wake_at);
         let look_at = match (self.plan.is_frozen(), self.is_frozen) {
+            (false, _) if self.freezer.is_cgroup_frozen() => now + FROZEN_INTERVAL,
             (false, _) => now + LONGEST_WAIT,
             (true, true) => now + FROZEN_INTERVAL,
             (true, false) => now,
@@ -408,8 +410,8 @@ impl<'a> GuardLoop<'a> {
 
     /// Does nothing unless something was frozen.
     fn thaw(&mut self) {
-        self.freezer.thaw(self.cgroup.as_ref().map(Cgroup::dir));
-        if mem::take(&mut self.is_frozen) {
+        let is_thawed = self.freezer.thaw(self.cgroup.as_ref().map(Cgroup::dir));
+        if is_thawed && mem::take(&mut self.is_frozen) {
             report(&Report::Thawed);
         }
     }

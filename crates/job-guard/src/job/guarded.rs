@@ -355,11 +355,12 @@ impl Guarded {
         while !self.is_gone && !self.guard.is_reaped() {
             let _ = kill(self.guard_pid, Signal::SIGSTOP);
             let mut lingering = Lingering::default();
-            let swept = self.kill_cgroup().and_then(|()| sweep.kill(self.guard_pid, &mut lingering));
+            let killed = self.kill_cgroup();
+            let swept = sweep.kill(self.guard_pid, &mut lingering);
             if *swept.as_ref().unwrap_or(&false) {
                 break;
             }
-            lingering.blind = swept.err().map(|error| error.to_string());
+            lingering.blind = swept.and(killed).err().map(|error| error.to_string());
             warn_lingering(&lingering, &mut warn_at);
             tokio::time::sleep(SWEEP_INTERVAL).await;
         }
@@ -369,15 +370,17 @@ impl Guarded {
             // A killed process starts nothing, even if it dies only when a disk answers. What it had started before shows now.
             let is_bare = self.guard_has_ended().await
                 || sweep.kill(self.guard_pid, &mut Lingering::default()).unwrap_or(false);
-            let looked = self.kill_cgroup().and_then(|()| orphans::remains(self.session));
+            let killed = self.kill_cgroup();
+            let looked = orphans::remains(self.session);
             let elsewhere = self.clearing.as_mut().and_then(|clearing| clearing.look().err());
             match (looked, self.cgroup_is_empty()) {
                 (Ok(found), Ok(true)) if is_bare && found.is_empty() && elsewhere.is_none() => {
                     self.mark_gone();
                 }
                 (looked, is_empty) => {
-                    let mut lingering = kill_each(is_empty.and(looked));
-                    lingering.blind = lingering.blind.or(elsewhere);
+                    let mut lingering = kill_each(looked);
+                    let unseen = killed.and(is_empty).err().map(|error| error.to_string());
+                    lingering.blind = lingering.blind.or(unseen).or(elsewhere);
                     warn_lingering(&lingering, &mut warn_at);
                     tokio::time::sleep(SWEEP_INTERVAL).await;
                 }

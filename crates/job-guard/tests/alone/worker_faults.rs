@@ -202,19 +202,24 @@ fn what_a_killed_guard_has_left_to_the_worker_is_ended_by_it() {
 
 #[test]
 fn without_descriptors_a_job_is_not_said_to_be_gone() {
-    let tree = Tree::new();
-    let mut worker = WorkerSetup::new(&tree, STUBBORN).start();
-    wait_for_the_whole_tree(&tree);
-    let guard = worker.guard();
-    worker.tell("exhaust it");
-    worker.expect("has no descriptors left");
-    // As above: what is left has come to the worker by the time it looks.
-    worker.signal(Signal::SIGSTOP);
-    kill(guard, Signal::SIGKILL).expect("kill the guard");
-    wait_for("the end of the guard", || name_of(guard).is_none());
-    worker.signal(Signal::SIGCONT);
-    worker.expect("finished job orders has failed: its guard was lost");
-    assert!(tree.is_gone(), "these live: {:?}", tree.living());
+    let root = CgroupRoot::new("descriptors");
+    for cgroup in [None, root.as_ref()] {
+        let tree = Tree::new();
+        let mut setup = WorkerSetup::new(&tree, STUBBORN);
+        setup.cgroup = cgroup.map(|root| root.0.as_path());
+        let mut worker = setup.start();
+        wait_for_the_whole_tree(&tree);
+        let guard = worker.guard();
+        worker.tell("exhaust it");
+        worker.expect("has no descriptors left");
+        // As above: what is left has come to the worker by the time it looks.
+        worker.signal(Signal::SIGSTOP);
+        kill(guard, Signal::SIGKILL).expect("kill the guard");
+        wait_for("the end of the guard", || name_of(guard).is_none());
+        worker.signal(Signal::SIGCONT);
+        worker.expect("finished job orders has failed: its guard was lost");
+        assert!(tree.is_gone(), "these live: {:?}", tree.living());
+    }
 }
 
 /// Each process starts the next one and ends, so that what one look finds alive may be dead at the next, and
