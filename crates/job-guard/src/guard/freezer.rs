@@ -52,7 +52,10 @@ impl Freezer {
     fn stop_running(&mut self, root: Pid) -> io::Result<bool> {
         let mut all_rest = true;
         for pid in descendants(root)? {
-            let Some(process) = Process::read(pid)?.filter(|process| !process.rests()) else { continue };
+            let Some(process) = Process::read(pid)? else { continue };
+            if process.rests()? {
+                continue;
+            }
             if self.stopped.get(&pid) == Some(&process.started) && process.waits_for_exec()? {
                 continue;
             }

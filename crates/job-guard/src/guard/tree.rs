@@ -49,8 +49,31 @@ impl Process {
     }
 
     /// Whether it is stopped, by a signal or a debugger, or dead.
-    pub(crate) fn rests(&self) -> bool {
-        matches!(self.state, b'T' | b't' | b'Z' | b'X')
+    ///
+    /// # Errors
+    /// If this can't be determined.
+    pub(crate) fn rests(&self) -> io::Result<bool> {
+        match self.state {
+            b'T' | b't' => Ok(true),
+            b'Z' | b'X' => Ok(self.is_dead() || self.threads_rest()?),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether each of its threads is stopped or has ended.
+    fn threads_rest(&self) -> io::Result<bool> {
+        let threads = match with_reserve(|| numbers_in(&format!("/proc/{}/task", self.pid))) {
+            Err(error) => return unless_gone(error).map(|()| true),
+            threads => threads?,
+        };
+        for thread in threads {
+            let stat = read(self.pid, &format!("task/{thread}/stat"))?;
+            let thread = stat.and_then(|stat| parse_stat(&String::from_utf8_lossy(&stat)));
+            if thread.is_some_and(|thread| !matches!(thread.state, b'T' | b't' | b'Z' | b'X')) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether it has called vfork and waits for its child to call exec or to end. Until then it does nothing, not even stop.

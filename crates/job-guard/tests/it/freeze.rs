@@ -126,6 +126,38 @@ async fn a_cgroup_is_frozen_as_a_whole_and_can_be_killed() {
     next.job.stop(soon()).await;
 }
 
+/// It is shown as a zombie while its other thread counts.
+#[tokio::test]
+async fn a_process_whose_main_thread_has_ended_rests_and_continues() {
+    let tree = Tree::new();
+    let program = "
+import ctypes, threading, time
+def count():
+    while True:
+        with open('count', 'a') as file:
+            file.write('\\n')
+        time.sleep(0.01)
+threading.Thread(target=count).start()
+ctypes.CDLL(None).pthread_exit(None)
+";
+    let spec = Job { command: ["python3", "-c", program].map(str::to_owned).to_vec(), ..freezing(&tree, "") };
+    let run = Run::start(spec, guards());
+    run.job.ready().await.expect("it runs");
+    let main = Pid::from_raw(run.job.status().borrow().pid.expect("a pid").cast_signed());
+    until("it to count alone", || count(&tree) > 3 && state_of(main) == Some('Z')).await;
+    for _ in 0..2 {
+        run.suspend.send_replace(true);
+        run.is(ProcessState::Frozen).await;
+        rests(&tree).await;
+        run.suspend.send_replace(false);
+        run.is(ProcessState::Running).await;
+        let so_far = count(&tree);
+        until("it to count on", || count(&tree) > so_far + 3).await;
+    }
+    run.job.stop(soon()).await;
+    assert_eq!(state_of(main), None);
+}
+
 #[tokio::test]
 async fn a_process_that_the_job_has_stopped_itself_stays_stopped() {
     let tree = Tree::new();
