@@ -26,28 +26,28 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes the cgroup. If it exists, kills the processes in it: they were left by a guard that was killed together
-    /// with its worker.
+    /// Makes the cgroup. If it exists, kills the processes in it, which were left by a guard that was killed together with its
+    /// worker, and makes it again: the earlier one may be frozen, or have limits, and controllers for cgroups of its own.
     ///
     /// # Errors
     /// If it can't be made or emptied.
     pub(super) fn create(dir: &Path) -> io::Result<Cgroup> {
-        match fs::create_dir(dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        let cgroup = Cgroup { dir: dir.to_owned() };
-        let rounds = LEFTOVERS_GRACE.as_millis() / 10;
-        for _ in 0..rounds {
-            if is_empty(dir)? {
-                // A guard that was killed may have left it frozen.
-                let _ = freeze(dir, false);
-                return Ok(cgroup);
+        let mut left = io::Error::other(format!("{} holds processes that can't be killed", dir.display()));
+        for _ in 0..LEFTOVERS_GRACE.as_millis() / 10 {
+            match fs::create_dir(dir) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| Cgroup { dir: dir.to_owned() }),
             }
-            kill(dir)?;
+            if !is_empty(dir)? {
+                kill(dir)?;
+            } else if let Err(error) = remove(dir) {
+                left = error;
+            } else {
+                continue;
+            }
             thread::sleep(Duration::from_millis(10));
         }
-        Err(io::Error::other(format!("{} holds processes that can't be killed", cgroup.dir.display())))
+        Err(left)
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -157,15 +157,33 @@ pub(crate) fn is_empty(dir: &Path) -> io::Result<bool> {
     has_event(dir, "populated 0").or_else(|error| unless_gone(error).map(|()| true))
 }
 
-/// Removes the cgroup if it is empty.
-pub(crate) fn remove(dir: &Path) {
-    // The next worker finds one that is not empty by its record.
-    let _ = fs::remove_dir(dir);
+/// Removes the cgroup, with those that the job has made in it, if it is empty.
+///
+/// # Errors
+/// As the kernel refuses it.
+pub(crate) fn remove(dir: &Path) -> io::Result<()> {
+    for below in with_reserve(|| children(dir))? {
+        remove(&below)?;
+    }
+    fs::remove_dir(dir)
+}
+
+/// The cgroups in this one. Paths, because an entry keeps the directory open.
+fn children(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        remove(&self.dir);
+        // The next worker finds one that is not empty by its record.
+        let _ = remove(&self.dir);
     }
 }
 

@@ -431,7 +431,7 @@ impl Guarded {
         }
         // A killed guard leaves both.
         if let Some(cgroup) = &self.cgroup {
-            cgroup::remove(cgroup);
+            let _ = cgroup::remove(cgroup);
         }
         if let Some(record) = self.record.take() {
             // On a thread: the disk may hang, and the end of the tree is a fact already. A record that stays costs the next

@@ -199,7 +199,8 @@ fn clear_cgroup(dir: &Path) -> io::Result<Swept> {
         done => done?,
     }
     if cgroup::is_empty(dir)? {
-        cgroup::remove(dir);
+        // One that stays is made again for the next job of this name.
+        let _ = cgroup::remove(dir);
         return Ok(Swept::Gone);
     }
     Ok(Swept::Left(format!("processes in {} survive SIGKILL", dir.display())))

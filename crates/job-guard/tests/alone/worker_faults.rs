@@ -380,8 +380,12 @@ fn a_job_in_a_cgroup_is_ended_with_it() {
     let tree = Tree::new();
     let mut setup = WorkerSetup::new(&tree, STUBBORN);
     setup.cgroup = Some(&root.0);
+    std::fs::create_dir_all(root.0.join("job-orders/of/an-earlier-run")).expect("made");
     let mut worker = setup.start();
     wait_for_the_whole_tree(&tree);
+    assert!(!root.0.join("job-orders/of").exists(), "it is another cgroup");
+    // As the job can.
+    std::fs::create_dir_all(root.0.join("job-orders/of/the/job")).expect("made");
     let inside = std::fs::read_to_string(root.0.join("job-orders/cgroup.procs")).expect("the cgroup");
     for (pid, name) in tree.living() {
         assert!(
