@@ -218,7 +218,10 @@ impl<'a> GuardLoop<'a> {
         }
         drop(self.cgroup.take());
         if let Some(relay) = self.relay.take() {
-            relay.finish();
+            let lines = relay.finish();
+            if lines > 0 {
+                report(&Report::Dropped { lines });
+            }
         }
         report(&Report::Gone);
         // After the last report: the worker does not wait for a disk that hangs to learn that the job has ended.

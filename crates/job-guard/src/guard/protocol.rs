@@ -134,6 +134,8 @@ pub(crate) enum Report {
     Exited(Exit),
     /// SIGKILL was sent a while ago, and processes survive.
     Lingering(Lingering),
+    /// So many lines of the last output were dropped, because the worker did not read them in time.
+    Dropped { lines: u64 },
     /// No descendant of the guard exists. The last line.
     Gone,
 }

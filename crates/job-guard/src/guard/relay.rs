@@ -224,12 +224,11 @@ impl Relay {
         }
     }
 
-    /// Passes on the rest of the output. No process that could write more is left.
-    pub(super) fn finish(mut self) {
+    /// Passes on the rest of the output. No process that could write more is left. Returns how many lines the worker has not
+    /// taken and does not know of.
+    pub(super) fn finish(mut self) -> u64 {
         self.pass_on_the_rest();
-        if matches!(self.to, Sink::StderrFile(_)) {
-            self.drop_waiting(BootTime::now());
-        }
+        self.drop_the_rest();
         if let Sink::StderrFile(kept) = &mut self.to {
             self.from
                 .iter_mut()
@@ -237,6 +236,8 @@ impl Relay {
                 .for_each(|source| kept.extend(source.notice()));
             let _ = io::stderr().write_all(kept);
         }
+        let is_to_worker = matches!(self.to, Sink::Worker);
+        self.from.iter().filter(|_| is_to_worker).map(|source| source.dropped_lines).sum()
     }
 
     fn pass_on_the_rest(&mut self) {
@@ -254,6 +255,17 @@ impl Relay {
             if took >= END || (took >= LAST_WORDS && !is_ready) {
                 return;
             }
+        }
+    }
+
+    /// Counts what is not passed on any more.
+    fn drop_the_rest(&mut self) {
+        let now = BootTime::now();
+        self.drop_waiting(now);
+        // A process that was given the job's pipe could write endlessly.
+        for _ in 0..KEPT / CHUNK {
+            self.read();
+            self.drop_waiting(now);
         }
     }
 

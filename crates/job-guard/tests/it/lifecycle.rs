@@ -1,14 +1,18 @@
 //! A job's life under a healthy worker: started, stopped, restarted, given up.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::{
     STUBBORN, STUBBORN_PROCESSES, Tree, guards, guards_of, lease, long_lease, run, soon, until,
 };
 use boot_time::BootTime;
-use job_guard::{Exit, JobRun, ProcessState, RestartPolicy, RunEnd, StopSignal};
+use job_guard::{Exit, JobRun, ProcessState, Reporter, RestartPolicy, RunEnd, StopSignal, Stream};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::sync::watch;
 
 #[tokio::test]
 async fn a_job_that_ends_when_asked_is_stopped_gently() {
@@ -292,6 +296,48 @@ async fn what_a_program_leaves_behind_ends_with_it() {
     assert!(error.to_string().contains("exit code 5"), "{error}");
     assert!(tree.is_gone(), "{:?}", tree.living());
     assert_eq!(tree.read("asked"), "asked\n");
+}
+
+/// A log with room for lines once it is opened.
+#[derive(Debug, Default)]
+struct Gate {
+    is_open: watch::Sender<bool>,
+    lines: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Reporter for Gate {
+    fn room(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        let mut is_open = self.is_open.subscribe();
+        Box::pin(async move { drop(is_open.wait_for(|is_open| *is_open).await) })
+    }
+
+    fn line(&self, _: &str, _: Stream, line: &str) {
+        // One that is cut off counts as dropped.
+        self.lines.fetch_add(u64::from(line.len() == 99), Ordering::Relaxed);
+    }
+
+    fn lines_dropped(&self, _: &str, lines: u64) {
+        self.dropped.fetch_add(lines, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn the_last_lines_that_a_busy_worker_does_not_read_are_counted() {
+    const LINES: u64 = 1000;
+    let tree = Tree::new();
+    let gate = Arc::new(Gate::default());
+    // The worker takes the first line alone. The rest fits into the pipes, so the job ends, but not into the last one.
+    let job = tree.spec("seq -f %099.0f 1 1; sleep 0.2; exec seq -f %099.0f 2 1000");
+    let run = JobRun::start(job, long_lease(), guards().reporter(gate.clone()));
+    run.finished().await;
+    gate.is_open.send_replace(true);
+    let dropped = || gate.dropped.load(Ordering::Relaxed);
+    let all = || gate.lines.load(Ordering::Relaxed) + dropped();
+    until("all lines", || all() >= LINES).await;
+    assert!(dropped() > 0);
+    // A cut before the end of a line counts twice.
+    assert!(all() <= LINES + 1, "{}", all());
 }
 
 #[tokio::test]

@@ -450,6 +450,15 @@ impl Supervisor {
                 job = self.job.name,
                 "the job has not ended: {lingering}; its end is not reported yet"
             ),
+            Report::Dropped { lines } => {
+                let job = self.job.name.as_str();
+                tracing::warn!(
+                    job,
+                    lines,
+                    "{lines} lines of its last output were dropped: this worker did not read them in time"
+                );
+                self.guards.reporter.lines_dropped(job, lines);
+            }
             Report::Unlocked { .. } | Report::Starting | Report::Adopted { .. } | Report::Gone => {}
         }
     }
