@@ -34,8 +34,9 @@ pub(super) struct Probe {
     pub(super) work_until: watch::Receiver<BootTime>,
     /// True once the program has sent `READY=1` in its present role.
     pub(super) says_ready: watch::Receiver<bool>,
-    /// True while the job is frozen: a try in that time says nothing about the job.
-    pub(super) frozen: watch::Receiver<bool>,
+    /// Each is true while the job has to rest: all of its processes are frozen, or the worker has suspended it, whatever its
+    /// processes do yet. A try in that time says nothing about the job.
+    pub(super) rests: [watch::Receiver<bool>; 2],
     /// True when the probe is cancelled.
     pub(super) cancel: watch::Receiver<bool>,
 }
@@ -84,30 +85,38 @@ impl Probe {
         let _ = self.cancel.clone().wait_for(|&is_cancelled| is_cancelled).await;
     }
 
-    /// Without a break: a job that was frozen meanwhile begins again.
+    /// Without a break: a job that had to rest meanwhile begins again.
     async fn has_run_for(&self, after: Duration) -> bool {
-        let mut frozen = self.frozen.clone();
+        let mut rests = self.rests.clone();
         loop {
-            frozen.mark_unchanged();
+            tokio::select! {
+                biased;
+                () = self.cancelled() => return false,
+                () = awake(&mut rests) => {}
+            }
+            let [frozen, suspended] = &mut rests;
             tokio::select! {
                 biased;
                 () = self.cancelled() => return false,
                 Ok(()) = frozen.changed() => {}
-                () = tokio::time::sleep(after), if !*frozen.borrow() => return true,
+                Ok(()) = suspended.changed() => {}
+                () = tokio::time::sleep(after) => return true,
             }
         }
     }
 
-    /// One try while the job is not frozen; `None` if it was frozen meanwhile, or the probe is cancelled.
+    /// One try while the job need not rest; `None` if it had to meanwhile, or the probe is cancelled.
     async fn attempt_awake(&self, run_as: &Option<RunAs>, probe: &ReadyProbe) -> Option<Result<(), String>> {
-        let mut frozen = self.frozen.clone();
+        let mut rests = self.rests.clone();
         tokio::select! {
             biased;
             () = self.cancelled() => return None,
-            awake = frozen.wait_for(|frozen| !frozen) => drop(awake.ok()?),
+            () = awake(&mut rests) => {}
         }
         let outcome = self.attempt(run_as, probe).await;
-        (!frozen.has_changed().unwrap_or(true)).then_some(outcome)
+        // Without its sender none of them changes.
+        let has_rested = rests.iter().any(|rest| rest.has_changed().unwrap_or_else(|_| *rest.borrow()));
+        (!has_rested).then_some(outcome)
     }
 
     async fn is_notified(&self) -> bool {
@@ -162,6 +171,21 @@ impl Probe {
             ..OneShot::new(format!("job {} probe", self.job.name))
         };
         attempt(probe, command, &self.guards, self.cancelled()).await
+    }
+}
+
+/// Waits until none of them is true. A later change of any of them is new.
+async fn awake(rests: &mut [watch::Receiver<bool>; 2]) {
+    loop {
+        for rest in rests.iter_mut() {
+            if rest.wait_for(|rests| !rests).await.is_err() {
+                // It was suspended last, and the order to stop follows.
+                std::future::pending::<()>().await;
+            }
+        }
+        if !rests.iter().any(|rest| *rest.borrow()) {
+            return;
+        }
     }
 }
 

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use crate::support::{Disk, PATIENCE, Tree, WorkerSetup, guards, long_lease, soon, wait_for};
-use job_guard::{Check, Job, JobRun, ReadyProbe, RunEnd, StateLock};
+use crate::support::{
+    Disk, PATIENCE, Tree, WorkerSetup, guards, long_lease, soon, state_of, until, wait_for,
+};
+use job_guard::{Check, Job, JobRun, ProcessState, ReadyProbe, RunEnd, StateLock, WorkTime};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tokio::sync::watch;
 
 /// A job whose guards keep their records on this disk.
 fn run_on(disk: &Disk, spec: Job) -> JobRun {
@@ -63,6 +67,43 @@ async fn a_liveness_check_fails_whose_guard_the_disk_holds_up() {
     assert!(matches!(error, RunEnd::RestartsExhausted { .. }), "{error:?}");
     assert!(error.to_string().contains("liveness: the probe did not end within"), "{error}");
     assert!(disk.thaw(), "it was frozen all the time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checks_say_nothing_about_a_suspended_job_of_which_the_disk_holds_up_a_process() {
+    let Some(disk) = Disk::new() else { return };
+    let tree = Tree::new();
+    let command = ["sh", "-c", "echo >> tries; [ ! -e stuck ]"].map(str::to_owned).to_vec();
+    let probe =
+        ReadyProbe::Exec { command, interval: Duration::from_millis(20), timeout: Duration::from_secs(20) };
+    let file = disk.path().join("file");
+    let script = format!(
+        "sh -c 'echo $$ > writer; until [ -e go ]; do sleep 0.02; done; echo > goes; echo > {}' & exec sleep 1000",
+        file.display()
+    );
+    let spec = Job { liveness: Some(Check { probe, failures: 2 }), freezes: true, ..tree.spec(&script) };
+    let (suspend, suspended) = watch::channel(false);
+    let job = JobRun::start(spec, WorkTime::new(long_lease(), suspended), guards());
+    job.ready().await.expect("it runs");
+    disk.freeze();
+    std::fs::write(tree.file("go"), "").expect("write");
+    until("the writer", || tree.file("goes").exists()).await;
+    let writer = Pid::from_raw(tree.read("writer").trim().parse().expect("a pid"));
+    until("it to wait for the disk", || state_of(writer) == Some('D')).await;
+    suspend.send_replace(true);
+    std::fs::write(tree.file("stuck"), "").expect("write");
+    // That no check ends it shows only with time: a slow machine makes no failure of it.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let status = job.status().borrow().clone();
+    assert_eq!((status.state, status.problem), (ProcessState::Running, None), "not all of it rests");
+    std::fs::remove_file(tree.file("stuck")).expect("remove");
+    suspend.send_replace(false);
+    let so_far = tree.lines("tries").len();
+    until("more tries", || tree.lines("tries").len() > so_far + 3).await;
+    assert_eq!(job.status().borrow().state, ProcessState::Running);
+    assert!(disk.thaw(), "it was frozen all the time");
+    job.stop(soon()).await;
+    assert!(tree.is_gone());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -504,12 +504,14 @@ impl Supervisor {
     }
 
     fn probe(&self, run: &Run) -> Probe {
+        // Another job goes on.
+        let suspended = if self.job.freezes { self.suspended.clone() } else { watch::channel(false).1 };
         Probe {
             job: Arc::clone(&self.job),
             guards: self.guards.clone(),
             work_until: self.work_until.clone(),
             says_ready: run.says_ready.subscribe(),
-            frozen: self.frozen.subscribe(),
+            rests: [self.frozen.subscribe(), suspended],
             cancel: run.cancel_probe.subscribe(),
         }
     }
