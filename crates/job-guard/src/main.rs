@@ -1,10 +1,12 @@
-//! `job-guard SECONDS COMMAND...`: runs a command as timeout(1) does, and leaves nothing of it behind.
+//! `job-guard SECONDS COMMAND...`: runs a command as timeout(1) does, and leaves nothing of it behind 5.3 s after SECONDS.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use job_guard::{Exit, Guards, Job, JobRun, Lease, Reporter, RestartPolicy, RunEnd, Stream};
+use job_guard::{
+    Exit, Guards, Job, JobRun, KILL_RESERVE, Lease, Reporter, RestartPolicy, RunEnd, Stream, adopt_orphans,
+};
 
 /// The time was over, as timeout(1) has it.
 const TIMED_OUT: u8 = 124;
@@ -24,9 +26,13 @@ fn main() -> ExitCode {
     let command: Vec<String> = args.collect();
     let (Some(lasting), false) = (seconds, command.is_empty()) else {
         eprintln!("usage: job-guard SECONDS COMMAND [ARGUMENT]...");
+        eprintln!("COMMAND gets SIGTERM after SECONDS. No process of it is left 5.3 s after that.");
         return ExitCode::from(FAILED);
     };
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    // Before a guard can be killed.
+    let runtime =
+        adopt_orphans().and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build());
+    match runtime {
         Ok(runtime) => runtime.block_on(run(lasting, command)),
         Err(error) => {
             eprintln!("job-guard: {error}");
@@ -38,11 +44,11 @@ fn main() -> ExitCode {
 /// The exit code of the command, as a shell has it, or of its failure.
 async fn run(lasting: Duration, command: Vec<String>) -> ExitCode {
     let job = Job {
-        stop_timeout: STOP_TIMEOUT.min(lasting / 2),
+        stop_timeout: STOP_TIMEOUT,
         restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
         ..Job::new("command", command)
     };
-    let lease = Lease::lasting(lasting);
+    let lease = Lease::lasting(lasting.saturating_add(STOP_TIMEOUT + KILL_RESERVE));
     let run = JobRun::start(job, &lease, Guards::new().reporter(Arc::new(Terminal)));
     let end = run.finished().await;
     if let RunEnd::LeaseEnded { .. } = end {
@@ -69,5 +75,9 @@ impl Reporter for Terminal {
             Stream::Stdout => println!("{line}"),
             Stream::Stderr => eprintln!("{line}"),
         }
+    }
+
+    fn lines_dropped(&self, _: &str, lines: u64) {
+        eprintln!("job-guard: {lines} lines of output were dropped");
     }
 }

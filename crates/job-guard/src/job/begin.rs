@@ -18,6 +18,9 @@ impl JobRun {
     /// gets the stop signal early enough to have its whole stop timeout, and is killed before that time, by the guard
     /// alone if necessary.
     ///
+    /// If its guard is killed, its main process ends. What else is left of it is ended only in a process that has called
+    /// [`adopt_orphans`](crate::adopt_orphans).
+    ///
     /// Faults of the description, such as a program that does not exist, appear only in [`JobRun::finished`].
     ///
     /// # Panics

@@ -2,7 +2,9 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::{STUBBORN, STUBBORN_PROCESSES, Tree, wait_for};
+use crate::support::{STUBBORN, STUBBORN_PROCESSES, Tree, children_of, send, wait_for};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 fn command(tree: &Tree, seconds: &str, script: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_job-guard"));
@@ -35,4 +37,21 @@ fn nothing_is_left_when_the_time_is_over_and_when_it_is_killed() {
     killed.kill().expect("killed");
     killed.wait().expect("reaped");
     wait_for("the end of all", || tree.is_gone());
+}
+
+#[test]
+fn nothing_is_left_when_its_guard_is_killed() {
+    let tree = Tree::new();
+    let mut program = command(&tree, "600", STUBBORN).stderr(Stdio::null()).spawn().expect("started");
+    wait_for("the tree", || tree.living().len() >= STUBBORN_PROCESSES + 2);
+    let [guard] = children_of(Pid::from_raw(program.id().cast_signed()))[..] else { panic!("one guard") };
+    send(guard, Signal::SIGKILL);
+    assert_eq!(program.wait().expect("reaped").code(), Some(125));
+    assert!(tree.is_gone(), "{:?}", tree.living());
+}
+
+#[test]
+fn the_command_has_all_of_its_time() {
+    let tree = Tree::new();
+    assert_eq!(command(&tree, "6", "sleep 3").status().expect("started").code(), Some(0));
 }
