@@ -115,6 +115,8 @@ struct GuardLoop<'a> {
     wakers: Wakers,
     /// When to report processes that survive SIGKILL.
     name_lingering_at: Option<BootTime>,
+    /// Whether no child is left, though its cgroup is not known to be empty: nothing reports when it is.
+    waits_for_cgroup: bool,
 }
 
 /// The process that the guard started.
@@ -179,6 +181,7 @@ impl<'a> GuardLoop<'a> {
             oom_kills,
             wakers,
             name_lingering_at: None,
+            waits_for_cgroup: false,
         })
     }
 
@@ -195,7 +198,8 @@ impl<'a> GuardLoop<'a> {
                 relay.step(now);
             }
             self.see_the_launch_through();
-            if self.reap(now) && self.cgroup_is_empty() {
+            self.waits_for_cgroup = self.reap(now);
+            if self.waits_for_cgroup && self.cgroup_is_empty() {
                 break;
             }
             let was_stopping = self.plan.is_stopping();
@@ -235,6 +239,7 @@ impl<'a> GuardLoop<'a> {
         let now = BootTime::now();
         let relay_at = self.relay.as_ref().and_then(Relay::wake_at);
         let look_at = match (self.plan.is_frozen(), self.is_frozen) {
+            _ if self.waits_for_cgroup => now,
             (false, _) if self.freezer.is_cgroup_frozen() => now + FROZEN_INTERVAL,
             (false, _) => now + LONGEST_WAIT,
             (true, true) => now + FROZEN_INTERVAL,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::{
-    STUBBORN, STUBBORN_PROCESSES, Tree, guards, guards_of, lease, long_lease, run, soon, until,
+    CgroupRoot, STUBBORN, STUBBORN_PROCESSES, Tree, guards, guards_of, lease, long_lease, run, soon, until,
 };
 use boot_time::BootTime;
 use job_guard::{Exit, JobRun, ProcessState, Reporter, RestartPolicy, RunEnd, StopSignal, Stream};
@@ -111,6 +111,30 @@ async fn a_stop_without_time_kills_at_once() {
         assert_eq!(exit, Some(Exit::Signal(9)));
         assert!(!tree.read("log").contains("the guard has not ended the job"), "{}", tree.read("log"));
     }
+}
+
+#[tokio::test]
+async fn a_stop_ends_when_the_cgroup_is_empty_though_no_child_ends_then() {
+    let Some(root) = CgroupRoot::new("late") else {
+        return zk_testkit::skip("there is no cgroup v2 in which this user may make one");
+    };
+    let tree = Tree::new();
+    let mut spec = tree.spec("exec sleep 1000");
+    spec.stop_timeout = Duration::from_secs(60);
+    let job = JobRun::start(spec, long_lease(), guards().cgroup(&root.0));
+    job.ready().await.expect("it runs");
+    let mut other = std::process::Command::new("sleep").arg("1000").spawn().expect("it runs");
+    std::fs::write(root.0.join("job-orders/cgroup.procs"), other.id().to_string()).expect("moved");
+    let began = BootTime::now();
+    let ends = async {
+        until("the end of the job", || tree.is_gone()).await;
+        // The guard has seen it by then, at the latest a moment later: a slow machine makes no failure of it.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        other.kill().expect("it lives");
+        other.wait().expect("its own child");
+    };
+    tokio::join!(job.stop(began + Duration::from_secs(120)), ends);
+    assert!(BootTime::now().duration_since(began) < Duration::from_secs(30));
 }
 
 #[tokio::test]
