@@ -37,6 +37,9 @@ pub(crate) struct Record {
     pub(crate) cgroup: Option<PathBuf>,
     /// The session that the program leads.
     pub(crate) session: i32,
+    /// When its leader was started. A process with that number and another start time is not of the program, nor is its session.
+    #[serde(default)]
+    pub(crate) session_started: Option<u64>,
     /// The name of a program that outlives its worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outlives: Option<String>,
@@ -53,6 +56,7 @@ impl Record {
         outlives: Option<&str>,
     ) -> io::Result<Record> {
         let me = Process::read(Pid::this())?.ok_or(io::ErrorKind::NotFound)?;
+        let leader = Process::read(launcher)?.ok_or(io::ErrorKind::NotFound)?;
         Ok(Record {
             boot: boot()?,
             pid_namespace: pid_namespace()?,
@@ -61,6 +65,7 @@ impl Record {
             hierarchy: fs::read_to_string("/proc/self/cgroup")?,
             cgroup: cgroup.map(Path::to_owned),
             session: launcher.as_raw(),
+            session_started: Some(leader.started),
             outlives: outlives.map(str::to_owned),
         })
     }

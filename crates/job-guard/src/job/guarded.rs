@@ -23,7 +23,7 @@ use super::{
     guards::Guards,
     handover::GuardState,
     lock::StateLock,
-    orphans::{self, ChildRegistry},
+    orphans::{self, ChildRegistry, JobSession},
     sweep::Clearing,
 };
 use crate::{
@@ -73,7 +73,7 @@ pub(super) struct Guarded {
     /// The main process, from `Started` to `Exited`.
     main: Option<Pid>,
     /// The main process, ended or not: its session and process group.
-    session: Option<Pid>,
+    session: Option<JobSession>,
     cgroup: Option<PathBuf>,
     /// Until when the guard has to begin with the start.
     start_by: Option<BootTime>,
@@ -173,7 +173,7 @@ impl Guarded {
             guard,
             guard_pid: pid,
             main: Some(main),
-            session: Some(main),
+            session: Some(JobSession::of(main)),
             cgroup: state.cgroup,
             record: state.record,
             clearing,
@@ -213,7 +213,7 @@ impl Guarded {
                         Report::Failed { .. } => self.start_by = None,
                         Report::Started { pid } => {
                             self.main = Some(Pid::from_raw(*pid));
-                            self.session = self.main;
+                            self.session = self.main.map(JobSession::of);
                         }
                         Report::Exited(_) => self.main = None,
                         Report::Unlocked { error } => warn_unlocked(error),

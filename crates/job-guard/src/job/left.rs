@@ -204,6 +204,7 @@ mod tests {
             hierarchy: String::new(),
             cgroup: None,
             session: 21,
+            session_started: None,
             outlives: outlives.map(str::to_owned),
         };
         assert_eq!(is_one_left(&guards, &[]), Some(false), "there is none");

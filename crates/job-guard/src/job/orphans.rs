@@ -123,18 +123,45 @@ impl ChildRegistry {
     }
 }
 
+/// The session and the process group of a job, whose leader is its main process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JobSession {
+    leader: Pid,
+    /// When that was started: zero if it had ended before it was seen, `None` if it could not be seen.
+    started: Option<u64>,
+}
+
+impl JobSession {
+    /// Call it soon after the start of the leader.
+    pub(super) fn of(leader: Pid) -> JobSession {
+        let seen = Process::read(leader).ok();
+        JobSession { leader, started: seen.map(|process| process.map_or(0, |process| process.started)) }
+    }
+
+    /// Those of its processes that are alive.
+    fn members(self, all: &[Process]) -> Vec<Pid> {
+        let is_another =
+            |p: &Process| p.pid == self.leader && self.started.is_some_and(|own| own != p.started);
+        if all.iter().any(is_another) {
+            // The number has been given again.
+            return Vec::new();
+        }
+        let is_member = |p: &&Process| p.session == self.leader || p.group == self.leader;
+        all.iter().filter(is_member).filter(|p| !p.is_dead()).map(|p| p.pid).collect()
+    }
+}
+
 /// The remaining processes of a job whose guard is gone: the job's session and process group, and the orphans that this
 /// process has adopted, alive or dead, with their descendants. Orphans are killed and reaped on the way. Empty only if
 /// none is alive: a zombie may have left a child, which the next call finds.
 ///
 /// # Errors
 /// If the remaining processes can't be determined.
-pub(super) fn remains(job: Option<Pid>) -> io::Result<Vec<Pid>> {
-    let mut found: Vec<Pid> = Vec::new();
-    if let Some(job) = job {
-        let kin = |process: &Process| process.session == job || process.group == job;
-        found.extend(tree::all()?.iter().filter(|p| kin(p) && !p.is_dead()).map(|process| process.pid));
-    }
+pub(super) fn remains(job: Option<JobSession>) -> io::Result<Vec<Pid>> {
+    let mut found = match job {
+        Some(job) => job.members(&tree::all()?),
+        None => Vec::new(),
+    };
     for orphan in adopted()? {
         found.push(orphan);
         // At once: it may be about to start another process.
@@ -203,6 +230,24 @@ fn adopted() -> io::Result<Vec<Pid>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_whose_number_was_given_again_has_no_members() {
+        let process = |pid: i32, started: u64| {
+            let line = format!("{pid} (x) S 1 21 21 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {started}");
+            tree::parse_stat(&line).expect("well formed")
+        };
+        let members = |started, all: &[Process]| {
+            let session = JobSession { leader: Pid::from_raw(21), started };
+            session.members(all).into_iter().map(Pid::as_raw).collect::<Vec<_>>()
+        };
+        let all = [process(21, 100), process(22, 110)];
+        assert_eq!(members(Some(100), &all), [21, 22]);
+        assert_eq!(members(None, &all), [21, 22], "it could not be seen");
+        assert_eq!(members(Some(90), &all), Vec::<i32>::new());
+        assert_eq!(members(Some(0), &all), Vec::<i32>::new(), "it had ended before");
+        assert_eq!(members(Some(90), &all[1..]), [22], "it has ended since");
+    }
 
     #[test]
     fn a_child_that_was_reaped_unseen_leaves_the_registry() {

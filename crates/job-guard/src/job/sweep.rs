@@ -310,14 +310,17 @@ fn judge(record: &Record, seen: &SweepLook) -> (Vec<Pid>, Vec<Pid>) {
     let young =
         |known: &&Known| known.process.started >= record.since && !seen.exempt.contains(&known.process.pid);
     let is_alive = |pid: &Pid| seen.processes.get(pid).is_some_and(|known| !known.process.is_dead());
+    let id = Pid::from_raw(record.session);
+    let leader = seen.processes.get(&id).map(|known| known.process.started);
+    // Otherwise its number has been given again, and with it that of its session and group.
+    let is_its_number = leader.is_none_or(|started| record.session_started.is_none_or(|own| own == started));
     let mut ours: BTreeSet<Pid> = seen
         .processes
         .values()
         .filter(young)
         .filter(|known| {
             let Process { session, group, .. } = known.process;
-            let id = Pid::from_raw(record.session);
-            let is_kin = session == id || group == id;
+            let is_kin = is_its_number && known.mark != Mark::Others && (session == id || group == id);
             known.mark == Mark::Ours || is_kin && is_within(&known.hierarchy, &record.hierarchy)
         })
         .map(|known| known.process.pid)
@@ -419,6 +422,7 @@ mod tests {
             hierarchy: "1:cpu:/\n0::/system.slice/dr.service\n".into(),
             cgroup: None,
             session: 21,
+            session_started: Some(105),
             outlives: None,
         }
     }
@@ -496,6 +500,11 @@ mod tests {
         assert_eq!(judged([known(22, 1, 21, 110)]), (vec![22], vec![]));
         let elsewhere = Known { hierarchy: "1:cpu:/\n0::/user.slice\n".into(), ..known(22, 1, 21, 110) };
         assert_eq!(judged([elsewhere]), (vec![], vec![]), "its number is another session's by now");
+        let marked = Known { mark: Mark::Others, ..known(22, 1, 21, 110) };
+        assert_eq!(judged([marked]), (vec![], vec![]), "the same");
+        assert_eq!(judged([known(21, 1, 21, 105), known(22, 1, 21, 110)]), (vec![21, 22], vec![]));
+        let again = [known(21, 1, 21, 300), known(22, 1, 21, 310)];
+        assert_eq!(judged(again), (vec![], vec![21, 22]), "its number is another process's by now");
     }
 
     #[test]
