@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::{
-    CgroupRoot, STUBBORN, STUBBORN_PROCESSES, Tree, guards, guards_of, lease, long_lease, run, soon, until,
+    CgroupRoot, PATIENCE, STUBBORN, STUBBORN_PROCESSES, Tree, guards, guards_of, lease, long_lease, run,
+    soon, until,
 };
 use boot_time::BootTime;
-use job_guard::{Exit, JobRun, ProcessState, Reporter, RestartPolicy, RunEnd, StopSignal, Stream};
+use job_guard::{Exit, JobRun, Lease, ProcessState, Reporter, RestartPolicy, RunEnd, StopSignal, Stream};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::sync::watch;
@@ -251,6 +252,19 @@ async fn a_lease_too_short_to_stop_in_starts_nothing() {
     let (_renewer, work_until) = lease(spec.stop_budget() - Duration::from_millis(1));
     let job = JobRun::start(spec, work_until, guards());
     assert!(matches!(job.finished().await, RunEnd::LeaseEnded { .. }));
+    assert!(!tree.file("started").exists());
+}
+
+#[tokio::test]
+async fn a_job_that_waits_to_be_started_ends_with_its_lease() {
+    let tree = Tree::new();
+    let lease = Lease::lasting(Duration::from_secs(1));
+    lease.suspend(true);
+    let job = JobRun::start(tree.spec("echo > started; sleep 1000"), &lease, guards());
+    lease.renew(Duration::from_secs(2));
+    let end = tokio::time::timeout(PATIENCE, job.finished()).await;
+    assert!(matches!(end, Ok(RunEnd::LeaseEnded { .. })), "{end:?}");
+    assert!(BootTime::now() + Duration::from_secs(1) > lease.ends(), "the renewal counts");
     assert!(!tree.file("started").exists());
 }
 

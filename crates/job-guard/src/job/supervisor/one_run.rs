@@ -145,6 +145,10 @@ impl Supervisor {
                 return run.ended;
             }
             may_start = before => may_start,
+            () = lease_is_over(self.work_until.clone(), self.job.stop_timeout) => {
+                let reason = Why::Deadline.to_string();
+                return Ended { reason, by_deadline: true, ..run.ended };
+            }
         };
         self.keep(&self.guards.reporter.start_note());
         let started = match may_start {
@@ -575,6 +579,18 @@ async fn before_start(
         None => None,
     };
     Ok((found, turn_to_start(suspended).await))
+}
+
+/// Returns when the lease leaves no time to start the job and to stop it again.
+async fn lease_is_over(mut work_until: watch::Receiver<BootTime>, stop_timeout: Duration) {
+    loop {
+        let last = plan::last_stop(*work_until.borrow_and_update(), stop_timeout);
+        tokio::select! {
+            biased;
+            Ok(()) = work_until.changed() => {}
+            () = sleep_until(last) => return,
+        }
+    }
 }
 
 /// Waits until a job may be started: not while it would have to rest, and one at a time.
