@@ -17,7 +17,7 @@ use election_core::{
     internals::{
         self, ForceStep, ForcedFailover, Layout, MAX_TOKEN_BASE, NoSuchToken, Transaction, ZnodeWrite,
         decision, fencing_token,
-        record::{AdminRequest, Current, FiledRequest, MAX_SLOTS, Record, TokenBase},
+        record::{AdminRequest, Current, Elected, FiledRequest, MAX_SLOTS, Record, TokenBase},
         transact, unix_ms,
     },
     strategy::Strategy,
@@ -220,6 +220,7 @@ pub async fn raise_tokens(
     above: u64,
     by: &str,
 ) -> Result<Raised, AdminError> {
+    let mut sent: Option<Elected> = None;
     let mut attempts = Attempts::over(session);
     loop {
         let observer = attempts.look().await?;
@@ -236,6 +237,10 @@ pub async fn raise_tokens(
         }
         let known = observer.decision(paths).await?;
         let elected = known.record()?;
+        // The answer was lost.
+        if let Some(sent) = sent.filter(|sent| elected.as_ref() == Some(sent)) {
+            return Ok(Raised::InTerm(sent.term));
+        }
         let base = elected.as_ref().map_or(0, |e| e.token_base);
         // An unreadable leader znode still has a token. Its member is unknown.
         let slots = elected.as_ref().map_or(1, |e| e.slots.len()).clamp(1, MAX_SLOTS);
@@ -247,10 +252,11 @@ pub async fn raise_tokens(
         }
         let token = tokens.into_iter().min().flatten();
         let raised = internals::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;
-        let Some(next) = raised else { return Ok(Raised::Already) };
+        let Some(mut next) = raised else { return Ok(Raised::Already) };
         known.make_parents(observer.session()).await?;
-        if attempts.write(known.replace(&next)?).await? {
+        if attempts.write(known.replace(&mut next)?).await? {
             return Ok(Raised::InTerm(next.term));
         }
+        sent = Some(next);
     }
 }

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use zk_session::{OpError, Session, SessionId};
+use zk_session::{MultiOp, OpError, Session, SessionId};
 
 use crate::{
     change::{Attempts, is_worth_another_look},
@@ -17,7 +17,7 @@ use crate::{
 use election_core::{
     Paths,
     config::MemberId,
-    internals::{ReadError, ZnodeWrite, is_within, transact, unix_ms},
+    internals::{ReadError, is_within, unix_ms},
     status::Ballot,
 };
 
@@ -107,18 +107,17 @@ pub async fn remove_ghost(session: &Session, paths: &Paths, ghost: &Ghost) -> Re
     loop {
         let observer = attempts.look().await?;
         let session = observer.session();
-        // Read before the leader znode: while the decision has this version, only the member that it names can create one.
-        let elected = session.get(&paths.elected()).await?;
+        // Read before the leader znode: while the decision is this one, only the member that it names can create one.
+        let elected = observer.decision(paths).await?;
         let Some(node) = session.get(&ghost.path).await?.filter(|node| node.stat.czxid == ghost.czxid) else {
             return Ok(is_sent);
         };
         let version = node.stat.version;
-        let deleted = match elected.filter(|_| paths.slot_of(&ghost.path).is_some()) {
-            Some(elected) => {
-                let delete = ZnodeWrite::delete(&*ghost.path, version);
-                transact(session, delete.only_while(paths.elected(), elected.stat.version)).await
+        let deleted = match paths.slot_of(&ghost.path) {
+            Some(_) if elected.node().is_some() => {
+                session.multi(elected.check().chain([MultiOp::delete(&*ghost.path, version)])).await.map(drop)
             }
-            None => session.delete(&ghost.path, Some(version)).await,
+            _ => session.delete(&ghost.path, Some(version)).await,
         };
         match deleted {
             Ok(()) => return Ok(true),

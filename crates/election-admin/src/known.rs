@@ -117,15 +117,16 @@ impl KnownDecision {
     ///
     /// # Errors
     /// When it would be too large.
-    pub fn replace(&self, next: &Elected) -> Result<Vec<MultiOp>, RecordError> {
-        let mut next = next.clone();
-        next.generation = self.generation;
-        match self.node() {
-            // One that was read just now was not deleted since. What a single operation came to is known even if its answer is
-            // lost.
-            Some(_) => Ok(vec![self.known.replace(&next)?]),
-            None => ZnodeWrite::decision(&self.paths, &mut next, None, self.generation)
-                .map(|write| internals::operations(&write)),
-        }
+    pub fn replace(&self, next: &mut Elected) -> Result<Vec<MultiOp>, RecordError> {
+        let over = self.node().map(|node| node.version);
+        let write = ZnodeWrite::decision(&self.paths, next, over, self.generation)?;
+        Ok(internals::operations(&write))
+    }
+
+    /// Checks that the decision is the one that was read, if there was one.
+    pub fn check(&self) -> impl Iterator<Item = MultiOp> {
+        let parent = MultiOp::check(self.paths.election(), self.generation);
+        let decision = self.node().map(|node| MultiOp::check(self.paths.elected(), node.version));
+        decision.into_iter().flat_map(move |decision| [decision, parent.clone()])
     }
 }

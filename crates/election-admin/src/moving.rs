@@ -78,7 +78,7 @@ pub async fn prepare(
         let decides = ByOperator { sentence: &sentence, by, unix_ms: unix_ms() };
         let token = (0..present.leader_znodes.len()).filter_map(|slot| present.fencing_token(slot)).max();
         let token = token.unwrap_or(0).max(present.token_base());
-        let next = move_in(decided.record()?.as_ref(), present.decided(), token, decides)?;
+        let mut next = move_in(decided.record()?.as_ref(), present.decided(), token, decides)?;
         let close = |control: &mut Control| {
             // A member that is restarted there must not start it.
             control.stopped_standbys.clone_from(&present.control.stopped_standbys);
@@ -87,7 +87,7 @@ pub async fn prepare(
         let Some(closed) = altered(&orders, by, None, close)? else { return Ok(()) };
         orders.make_parents(observer.session()).await?;
         decided.make_parents(observer.session()).await?;
-        if attempts.write([closed.write].into_iter().chain(decided.replace(&next)?)).await? {
+        if attempts.write([closed.write].into_iter().chain(decided.replace(&mut next)?)).await? {
             return Ok(());
         }
     }
@@ -197,13 +197,12 @@ pub async fn end(session: &Session, paths: &Paths, to: &Place, by: &str) -> Resu
             return Ok(Ending::Held(Holding::Former(former.into_iter().map(|left| left.member).collect())));
         }
         let sentence = format!("the election moves to {to}");
-        let next = move_away(before.as_ref(), ByOperator { sentence: &sentence, by, unix_ms: unix_ms() });
+        let mut next = move_away(before.as_ref(), ByOperator { sentence: &sentence, by, unix_ms: unix_ms() });
         let slots = before.as_ref().map_or(1, |elected| elected.slots.len());
         let mut group = vec![orders.replace(&control)?];
-        match (&next, decided.node()) {
-            (None, Some(node)) => group.push(MultiOp::check(paths.elected(), node.version)),
-            (Some(next), _) => group.extend(decided.replace(next)?),
-            (None, None) => {}
+        match &mut next {
+            None => group.extend(decided.check()),
+            Some(next) => group.extend(decided.replace(next)?),
         }
         group.extend(left.node().map(|node| MultiOp::check(paths.breadcrumbs(), node.version)));
         // No operation checks that a znode does not exist. One that exists can't be created.
@@ -276,7 +275,7 @@ pub async fn arrive(
         let decided = observer.decision(paths).await?;
         let sentence = format!("the election has moved here from {}", from.place);
         let decides = ByOperator { sentence: &sentence, by, unix_ms: unix_ms() };
-        let next = move_in(decided.record()?.as_ref(), Some(&ended.decision), ended.token, decides)?;
+        let mut next = move_in(decided.record()?.as_ref(), Some(&ended.decision), ended.token, decides)?;
         let open = |control: &mut Control| {
             let mut stopped = std::mem::take(&mut control.stopped_standbys);
             *control = ended.orders.clone();
@@ -287,7 +286,7 @@ pub async fn arrive(
         };
         let Some(opened) = altered(&orders, by, None, open)? else { return Ok(()) };
         decided.make_parents(observer.session()).await?;
-        if attempts.write([opened.write].into_iter().chain(decided.replace(&next)?)).await? {
+        if attempts.write([opened.write].into_iter().chain(decided.replace(&mut next)?)).await? {
             return Ok(());
         }
     }

@@ -153,18 +153,26 @@ pub async fn acknowledge(
     paths: &Paths,
     what: Forgotten,
 ) -> Result<Option<Acknowledged>, AdminError> {
+    let mut sent: Option<Acknowledged> = None;
     let mut attempts = Attempts::over(session);
     loop {
         let observer = attempts.look().await?;
         check_layout(&observer, paths).await?;
-        let known: Known<Elected> = observer.known(paths.elected()).await?;
+        let known = observer.decision(paths).await?;
         let Some(before) = known.record()? else { return Ok(None) };
-        let Some((after, released)) = internals::acknowledge(&before, what) else {
+        // The answer was lost.
+        if let Some(sent) = sent.filter(|sent| sent.after == before) {
+            return Ok(Some(sent));
+        }
+        let Some((mut after, released)) = internals::acknowledge(&before, what) else {
             return Ok(None);
         };
-        if attempts.write([known.replace(&after)?]).await? {
-            return Ok(Some(Acknowledged { before, released, after }));
+        let write = known.replace(&mut after)?;
+        let acknowledged = Acknowledged { before, released, after };
+        if attempts.write(write).await? {
+            return Ok(Some(acknowledged));
         }
+        sent = Some(acknowledged);
     }
 }
 
@@ -183,19 +191,25 @@ pub async fn overrule_site(
     site: &SiteId,
     by: &str,
 ) -> Result<bool, AdminError> {
+    let mut sent: Option<Elected> = None;
     let mut attempts = Attempts::over(session);
     loop {
         let observer = attempts.look().await?;
         check_layout(&observer, paths).await?;
         let members = observer.snapshot(paths).await?.members;
-        let known: Known<Elected> = observer.known(paths.elected()).await?;
+        let known = observer.decision(paths).await?;
         let Some(before) = known.record()? else { return Ok(false) };
-        let Some(next) = internals::overrule_site(&before, &members, site, by, unix_ms()) else {
-            return Ok(false);
-        };
-        if attempts.write([known.replace(&next)?]).await? {
+        // The answer was lost.
+        if sent.is_some_and(|sent| sent == before) {
             return Ok(true);
         }
+        let Some(mut next) = internals::overrule_site(&before, &members, site, by, unix_ms()) else {
+            return Ok(false);
+        };
+        if attempts.write(known.replace(&mut next)?).await? {
+            return Ok(true);
+        }
+        sent = Some(next);
     }
 }
 

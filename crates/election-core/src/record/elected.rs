@@ -58,7 +58,7 @@ pub struct Elected {
     pub last_request: Option<i64>,
     /// The version that the parent of the ballots has had since the znode of the decision was created. If that is deleted
     /// and created again, its own versions begin at 0 again, so each write over a decision requires both.
-    #[serde(default)]
+    #[serde(default, with = "limits::count")]
     pub generation: i32,
 }
 

@@ -61,7 +61,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(i64, u32, u64, usize);
+numbers!(i32, i64, u32, u64, usize);
 
 impl<T: Numbers> Numbers for Option<T> {
     fn largest(&self) -> u64 {

@@ -30,6 +30,16 @@ impl Core {
         }
     }
 
+    /// The ballots' parent was read, after a write over the decision was refused. Returns whether its version is another one than
+    /// that write required. The decision is read once more, so that it is not older.
+    pub(crate) fn counted(&mut self, parent: Option<&Node>) -> bool {
+        let required = self.reading.generation();
+        let version = parent.map_or(0, |parent| parent.version);
+        self.reading.counted = Some(version);
+        self.read_decision_again();
+        version != required
+    }
+
     /// The decision has more slots than were known.
     pub(crate) fn doubt_unread_leader_znodes(&mut self) {
         for slot in 0..self.slots_watched() {

@@ -236,8 +236,7 @@ impl Elector {
                 }
             }
             (ElectorOp::ReadGeneration, Outcome::Got(parent)) => {
-                core.reading.counted = parent.as_ref().map(|parent| parent.version);
-                core.read_decision_again();
+                core.counted(parent.as_ref());
             }
             (
                 ElectorOp::Vacate(slot),
@@ -245,6 +244,8 @@ impl Elector {
             ) => {
                 if *outcome == Outcome::Stale {
                     core.own.ballot.must_be_listed = true;
+                    core.reading.counted = None;
+                    perform(core, ZkOp::Get(core.config.paths.election()), ElectorOp::ReadGeneration);
                 }
                 perform(core, ZkOp::Get(core.config.paths.leader_znode(slot)), ElectorOp::ReadLeader(slot));
             }

@@ -302,6 +302,7 @@ impl OwnLeadership {
         let (step, term, over) = (acquiring.step, acquiring.term(), acquiring.over);
         let is_first = acquiring.claim.by == By::FirstDecision;
         let is_uncommitted = acquiring.claim.is_uncommitted();
+        let again = if is_uncommitted { AcquireStep::Creating } else { AcquireStep::Waiting };
         let next = match (step, outcome) {
             // The elector makes another pass: by then it may decide otherwise.
             (AcquireStep::Creating, Outcome::NotApplied(why)) if is_first => {
@@ -337,23 +338,21 @@ impl OwnLeadership {
                 core.see_elected(node.as_ref());
                 // It was refused although the decision has not changed: it may be another one of this version, or the own ballot
                 // may be gone.
-                if over.is_some() && over == core.reading.view.elected.meta().map(|known| known.version) {
-                    if core.reading.counted.is_none() {
-                        self.set_step(AcquireStep::ReadGeneration);
-                        return self.advance(core);
+                let is_the_same = over == core.reading.view.elected.meta().map(|known| known.version);
+                match node {
+                    None => return self.give_up_claim(core, no_decision()),
+                    Some(_) if over.is_some() && is_the_same => {
+                        core.own.ballot.must_be_listed = true;
+                        AcquireStep::ReadGeneration
                     }
-                    core.own.ballot.must_be_listed = true;
-                    core.retry(Part::Leader);
-                }
-                match (node, is_uncommitted) {
-                    (None, _) => return self.give_up_claim(core, no_decision()),
-                    (Some(_), true) => AcquireStep::Creating,
-                    (Some(_), false) => AcquireStep::Waiting,
+                    Some(_) => again,
                 }
             }
             (AcquireStep::ReadGeneration, Outcome::Got(parent)) => {
-                core.reading.counted = parent.as_ref().map(|parent| parent.version);
-                AcquireStep::ReadElected
+                if !core.counted(parent.as_ref()) {
+                    core.retry(Part::Leader);
+                }
+                again
             }
             (AcquireStep::Looking, Outcome::Got(node)) => match self.looked(core, node.as_ref()) {
                 Ok(next) => next,
