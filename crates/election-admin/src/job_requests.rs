@@ -184,63 +184,9 @@ impl JobRequests {
         filed: &FiledRequest,
         leading: Leading<'_>,
     ) -> Result<Option<Control>, AdminError> {
-        let begun = self.write_begun(filed, leading).await?;
-        if begun.is_some() {
-            self.read_orders_again();
-        }
-        Ok(begun)
-    }
-
-    /// What the watch has read is older than what was written.
-    fn read_orders_again(&mut self) {
-        self.orders = self.session.watch_data(self.paths.control());
-    }
-
-    async fn write_begun(
-        &mut self,
-        filed: &FiledRequest,
-        leading: Leading<'_>,
-    ) -> Result<Option<Control>, AdminError> {
-        let FiledRequest { which, request } = filed;
-        let (path, control_path) = (self.paths.request(&which.name), self.paths.control());
-        let leader_path = self.paths.leader_znode(leading.slot);
-        let (incarnation, tried) = (self.incarnation()?, &mut self.tried);
-        let mut attempts = Attempts::within(&incarnation);
-        loop {
-            let observer = attempts.look().await?;
-            let reads = [&path, &control_path, &leader_path].map(ReadOp::get);
-            let mut nodes = observer.session().multi_read(reads).await?.into_iter().map(node);
-            let mut node = || nodes.next().flatten();
-            let (asked, orders, leader) = (node(), Known::<Control>::new(&control_path, node()), node());
-            let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else {
-                return Ok(None);
-            };
-            let Some(leader) = leader.filter(|node| is_held(node, &leader_path, leading)) else {
-                return Ok(None);
-            };
-            let mut control = orders.record_or_default()?;
-            let begun = RequestState::Accepted { term: leading.term };
-            match AdminRequest::decode(&path, &asked.data)?.state {
-                RequestState::Pending => {}
-                // An earlier try was carried out, and its reply was lost.
-                state if state == begun && tried.contains(which) => return Ok(Some(control)),
-                _ => return Ok(None),
-            }
-            let before = control.clone();
-            obey(&mut control, request);
-            let request = request.clone().with(|request| request.state = begun);
-            let mut group = vec![
-                MultiOp::check(&leader_path, leader.version),
-                MultiOp::set(&path, request.encode(&path)?, asked.version),
-            ];
-            if control != before {
-                group.push(orders.replace(&control)?);
-            }
-            tried.insert(which.clone());
-            if attempts.write(group).await? {
-                return Ok(Some(control));
-            }
-        }
+        let path = self.paths.leader_znode(leading.slot);
+        let held = |node: Option<Node>| Ok(node.filter(|node| is_held(node, &path, leading)));
+        self.begin_while((&path, held), filed, leading.term).await
     }
 
     /// Begins a request about the standby of a member, while this process is that member, in one transaction with the standing
@@ -257,55 +203,60 @@ impl JobRequests {
         filed: &FiledRequest,
         standby: StandingBy<'_>,
     ) -> Result<Option<Control>, AdminError> {
-        let begun = self.write_begun_here(filed, standby).await?;
-        if begun.is_some() {
-            self.read_orders_again();
-        }
-        Ok(begun)
+        let path = self.paths.node(standby.member);
+        let session = self.incarnation()?.session_id().0;
+        let held = |node: Option<Node>| {
+            let own = node.filter(|node| node.owner == session);
+            own.map(Some).ok_or_else(|| Hindrance::NotJoined(standby.member.clone()))
+        };
+        self.begin_while((&path, held), filed, standby.term).await
     }
 
-    async fn write_begun_here(
+    /// Begins a request in this term while `held` returns the znode at this path. `Ok(None)` from it: no request is begun.
+    async fn begin_while(
         &mut self,
+        (held_path, held): (&str, impl Fn(Option<Node>) -> Result<Option<Node>, Hindrance>),
         filed: &FiledRequest,
-        standby: StandingBy<'_>,
+        term: u64,
     ) -> Result<Option<Control>, AdminError> {
         let FiledRequest { which, request } = filed;
         let (path, control_path) = (self.paths.request(&which.name), self.paths.control());
-        let member_path = self.paths.node(standby.member);
-        let (incarnation, tried) = (self.incarnation()?, &mut self.tried);
+        let incarnation = self.incarnation()?;
         let mut attempts = Attempts::within(&incarnation);
-        loop {
+        let control = loop {
             let observer = attempts.look().await?;
-            let reads = [&path, &control_path, &member_path].map(ReadOp::get);
+            let reads = [path.as_str(), &control_path, held_path].map(ReadOp::get);
             let mut nodes = observer.session().multi_read(reads).await?.into_iter().map(node);
             let mut node = || nodes.next().flatten();
-            let (asked, orders, member) = (node(), Known::<Control>::new(&control_path, node()), node());
+            let (asked, orders, holder) = (node(), Known::<Control>::new(&control_path, node()), node());
             let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else { return Ok(None) };
+            let Some(holder) = held(holder)? else { return Ok(None) };
             let mut control = orders.record_or_default()?;
-            let begun = RequestState::Accepted { term: standby.term };
+            let begun = RequestState::Accepted { term };
             match AdminRequest::decode(&path, &asked.data)?.state {
                 RequestState::Pending => {}
                 // An earlier try was carried out, and its reply was lost.
-                RequestState::Accepted { .. } if tried.contains(which) => return Ok(Some(control)),
+                state if state == begun && self.tried.contains(which) => break control,
                 _ => return Ok(None),
             }
-            let member = member.filter(|node| node.owner == incarnation.session_id().0);
-            let member = member.ok_or_else(|| Hindrance::NotJoined(standby.member.clone()))?;
             let before = control.clone();
             obey(&mut control, request);
             let request = request.clone().with(|request| request.state = begun);
             let mut group = vec![
-                MultiOp::check(&member_path, member.version),
+                MultiOp::check(held_path, holder.version),
                 MultiOp::set(&path, request.encode(&path)?, asked.version),
             ];
             if control != before {
                 group.push(orders.replace(&control)?);
             }
-            tried.insert(which.clone());
+            self.tried.insert(which.clone());
             if attempts.write(group).await? {
-                return Ok(Some(control));
+                break control;
             }
-        }
+        };
+        // What the watch has read is older than what was written.
+        self.orders = self.session.watch_data(self.paths.control());
+        Ok(Some(control))
     }
 
     /// A request about the standby of this member as it is now, and whether the member will not go on with it: it is gone, or has
