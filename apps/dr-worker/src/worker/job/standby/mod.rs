@@ -84,6 +84,13 @@ impl StandbyState {
     fn is_kept(&self) -> bool {
         !self.is_taken && !self.is_over && (self.stopped.is_none() || self.run.is_some())
     }
+
+    /// The run and its process, if that is ready.
+    fn running(&self) -> Option<(&Arc<JobRun>, ProcessStatus)> {
+        let run = self.run.as_ref()?;
+        let process = run.status().borrow().clone();
+        (process.state == ProcessState::Running).then_some((run, process))
+    }
 }
 
 impl Standby {
@@ -375,12 +382,8 @@ impl Standby {
             state.run.clone()
         };
         self.turn();
-        let outcome = self.ends_like(|state| {
-            let is_new = |run: &&Arc<JobRun>| before.as_ref().is_none_or(|before| !Arc::ptr_eq(before, run));
-            let new = state.run.as_ref().filter(is_new);
-            new.is_some_and(|run| run.status().borrow().state == ProcessState::Running)
-        });
-        let outcome = outcome.await;
+        let is_new = |run: &Arc<JobRun>| before.as_ref().is_none_or(|before| !Arc::ptr_eq(before, run));
+        let outcome = self.ends_like(|state| state.running().is_some_and(|(run, _)| is_new(run))).await;
         self.state.lock().is_restarted = false;
         outcome
     }
@@ -413,10 +416,7 @@ impl Standby {
         if self.state.lock().is_taken {
             return Ok(());
         }
-        self.ends_like(|state| {
-            state.run.as_ref().is_some_and(|run| run.status().borrow().state == ProcessState::Running)
-        })
-        .await
+        self.ends_like(|state| state.running().is_some()).await
     }
 
     /// Waits until the standby is ready with another process than this one, which was killed.
@@ -424,11 +424,8 @@ impl Standby {
     /// # Errors
     /// Why there is no standby here any more, as text.
     pub(crate) async fn ready_after(&self, killed: u32) -> Result<(), &'static str> {
-        let is_again = |process: ProcessStatus| {
-            process.state == ProcessState::Running && process.pid.is_some_and(|pid| pid != killed)
-        };
-        self.ends_like(|state| state.run.as_ref().is_some_and(|run| is_again(run.status().borrow().clone())))
-            .await
+        let is_other = |process: ProcessStatus| process.pid.is_some_and(|pid| pid != killed);
+        self.ends_like(|state| state.running().is_some_and(|(_, process)| is_other(process))).await
     }
 
     /// Waits until the standby is like this, or a leadership or the end of the worker ends it.
