@@ -29,24 +29,39 @@ use crate::{
     record::Breadcrumbs,
 };
 
-/// Where an election is: the identity by which the other side of a move knows it. `servers` is how operators name its ensemble.
-/// `None` if it does not exist.
+/// Where an election or a root is: the identity by which the other side of a move knows it. `servers` is how operators name its
+/// ensemble. `None` if it does not exist.
 ///
 /// # Errors
 /// When ZooKeeper doesn't answer.
 ///
 /// # Cancel safety
 /// Cancel safe: it only reads.
-pub async fn place(session: &Session, servers: &str, paths: &Paths) -> Result<Option<Place>, AdminError> {
+pub async fn place(session: &Session, servers: &str, path: &str) -> Result<Option<Place>, AdminError> {
     let incarnation = session.active().await?;
     incarnation.barrier().await?;
-    let stat = incarnation.exists(paths.base()).await?;
+    let stat = incarnation.exists(path).await?;
     Ok(stat.map(|stat| Place {
         servers: servers.to_owned(),
-        path: paths.base().to_owned(),
+        path: path.to_owned(),
         czxid: stat.czxid,
         created_ms: u64::try_from(stat.ctime_ms).unwrap_or(0),
     }))
+}
+
+/// The move of an election to this place, if its orders have that move.
+pub fn departure<'a>(orders: &'a Control, to: &Place) -> Option<&'a Move> {
+    orders.moves_to.as_ref().filter(|going| going.place.is_same(to))
+}
+
+/// The move of an election from this place, if its orders have that move.
+pub fn arrival<'a>(orders: &'a Control, from: &Place) -> Option<&'a Move> {
+    orders.moved_from.as_ref().filter(|known| known.place.is_same(from))
+}
+
+/// Fails unless the election moves to this place.
+fn departs(orders: &Control, to: &Place) -> Result<(), AdminError> {
+    departure(orders, to).map(drop).ok_or_else(|| Hindrance::MoveChanged.into())
 }
 
 /// Creates the election to which another one moves: closed, and with the terms and the tokens above those that the other one
@@ -68,10 +83,9 @@ pub async fn prepare(
     loop {
         let observer = attempts.look().await?;
         let orders: Known<Control> = observer.known(paths.control()).await?;
-        match orders.record_or_default()?.moved_from {
-            Some(known) if known.place.is_same(&from.place) => return Ok(()),
-            Some(_) => return Err(Hindrance::MoveChanged.into()),
-            None => {}
+        let control = orders.record_or_default()?;
+        if control.moved_from.is_some() {
+            return arrival(&control, &from.place).map(drop).ok_or_else(|| Hindrance::MoveChanged.into());
         }
         let decided = observer.decision(paths).await?;
         let sentence = format!("the election moves here from {}", from.place);
@@ -105,10 +119,7 @@ pub async fn close(session: &Session, paths: &Paths, to: &Move, by: &str) -> Res
         control.moves_to.get_or_insert_with(|| to.clone());
     };
     let ordered = orders::order(session, paths, by, None, close).await?;
-    match ordered.after.moves_to {
-        Some(going) if going.place.is_same(&to.place) => Ok(()),
-        _ => Err(Hindrance::MoveChanged.into()),
-    }
+    departs(&ordered.after, &to.place)
 }
 
 /// What keeps an election from its end.
@@ -165,8 +176,7 @@ pub async fn end(session: &Session, paths: &Paths, to: &Place, by: &str) -> Resu
         // Read before the ballots and the leader znodes: what its named members have by then is seen below.
         let decided = observer.decision(paths).await?;
         let (control, before) = (orders.record_or_default()?, decided.record()?);
-        let is_going = |going: &Move| !going.done && going.place.is_same(to);
-        if !control.moves_to.as_ref().is_some_and(is_going) {
+        if departure(&control, to).is_none_or(|going| going.done) {
             return Err(Hindrance::MoveChanged.into());
         }
         if control.mode != Mode::Auto {
@@ -236,9 +246,8 @@ pub async fn awaited(session: &Session, paths: &Paths, from: &Place) -> Result<i
     let observer = Observer::new(incarnation);
     let orders: Known<Control> = observer.known(paths.control()).await?;
     let mzxid = orders.node().map(|node| node.mzxid);
-    let is_awaited = |known: &Move| !known.done && known.place.is_same(from);
-    match (mzxid, orders.record_or_default()?.moved_from) {
-        (Some(mzxid), Some(known)) if is_awaited(&known) => Ok(mzxid),
+    match (mzxid, arrival(&orders.record_or_default()?, from)) {
+        (Some(mzxid), Some(known)) if !known.done => Ok(mzxid),
         _ => Err(Hindrance::MoveChanged.into()),
     }
 }
@@ -264,9 +273,8 @@ pub async fn arrive(
     loop {
         let observer = attempts.look().await?;
         let orders: Known<Control> = observer.known(paths.control()).await?;
-        let known = orders.record_or_default()?.moved_from;
         // The answer may have been lost.
-        if known.is_some_and(|known| known.done && known.place.is_same(&from.place)) {
+        if arrival(&orders.record_or_default()?, &from.place).is_some_and(|known| known.done) {
             return Ok(());
         }
         if orders.node().is_none_or(|node| node.mzxid != awaited) {
@@ -305,10 +313,7 @@ pub async fn finish(session: &Session, paths: &Paths, to: &Move, by: &str) -> Re
         going.done |= going.place.is_same(&to.place);
     };
     let ordered = orders::order(session, paths, by, None, done).await?;
-    match ordered.after.moves_to {
-        Some(going) if going.place.is_same(&to.place) => Ok(()),
-        _ => Err(Hindrance::MoveChanged.into()),
-    }
+    departs(&ordered.after, &to.place)
 }
 
 /// Calls a move off, and opens the election again. The other one stays closed. Returns whether it was moving.
@@ -352,7 +357,7 @@ async fn prevent(session: &Session, paths: &Paths, from: &Place) -> Result<(), A
         let observer = attempts.look().await?;
         let orders: Known<Control> = observer.known(paths.control()).await?;
         let control = orders.record_or_default()?;
-        match control.moved_from.as_ref().filter(|known| known.place.is_same(from)) {
+        match arrival(&control, from) {
             None => return Ok(()),
             Some(known) if known.done => return Err(Hindrance::Moved.into()),
             Some(_) => {}

@@ -111,21 +111,22 @@ struct Pair {
 }
 
 impl Pair {
-    /// Whether this is a move to the election there.
-    fn goes_there(&self, going: &Move) -> bool {
-        self.there.as_ref().is_some_and(|(_, place)| going.place.is_same(place))
+    /// The move to the election there, as the election here knows it.
+    fn departure(&self) -> Option<&Move> {
+        let (_, place) = self.there.as_ref()?;
+        moving::departure(&self.here.control, place)
     }
 
     /// The move from the election here, as the election there knows it.
     fn arrival(&self) -> Option<&Move> {
         let (there, _) = self.there.as_ref()?;
-        there.control.moved_from.as_ref().filter(|from| from.place.is_same(&self.origin))
+        moving::arrival(&there.control, &self.origin)
     }
 
     /// Whether members there lead, or may lead, and none here.
     fn is_opened(&self) -> bool {
-        let has_gone = self.here.control.moves_to.as_ref().is_some_and(|to| to.done && self.goes_there(to));
-        has_gone || self.arrival().is_some_and(|from| from.done)
+        let is_done = |known: Option<&Move>| known.is_some_and(|known| known.done);
+        is_done(self.departure()) || is_done(self.arrival())
     }
 
     /// How many members there could lead.
@@ -195,10 +196,9 @@ impl Migration<'_> {
 
     /// The other side must not be this one.
     async fn check_other(&self) -> Result<(), Error> {
-        let here = self.operator.session.exists(self.operator.root()).await?;
-        let there = self.there.exists(self.root).await?;
-        let origin = |stat: Option<zk_session::Stat>| stat.map(|stat| (stat.czxid, stat.ctime_ms));
-        if self.root == self.operator.root() && origin(here).is_some() && origin(here) == origin(there) {
+        let here = moving::place(&self.operator.session, &self.servers.0, self.operator.root()).await?;
+        let there = moving::place(self.there, &self.servers.1, self.root).await?;
+        if here.zip(there).is_some_and(|(here, there)| here.is_same(&there)) {
             return Err(Error::Usage(format!(
                 "--to: that is this ensemble, with the same root {}",
                 self.root
@@ -211,11 +211,11 @@ impl Migration<'_> {
         let from = self.operator.paths(job)?;
         let to = Paths::new(self.root, job).map_err(|why| Error::Usage(format!("--root: {why}")))?;
         let here = self.operator.observer().await?.snapshot(&from).await?;
-        let origin = moving::place(&self.operator.session, &self.servers.0, &from).await?;
+        let origin = moving::place(&self.operator.session, &self.servers.0, from.base()).await?;
         let origin = origin.ok_or_else(|| ReadError::NoElection(from.base().to_owned()))?;
         let there = match snapshot(self.there, &to).await? {
             Some(there) => {
-                let place = moving::place(self.there, &self.servers.1, &to).await?;
+                let place = moving::place(self.there, &self.servers.1, to.base()).await?;
                 place.map(|place| (there, place))
             }
             None => None,
@@ -269,7 +269,7 @@ impl Migration<'_> {
             return Err(Error::Failed(why.to_string()));
         }
         match &here.control.moves_to {
-            Some(going) if !pair.goes_there(going) => return Err(self.elsewhere(pair, going)),
+            Some(going) if pair.departure().is_none() => return Err(self.elsewhere(pair, going)),
             _ if pair.is_opened() => return Ok(()),
             Some(_) => {}
             None => {
@@ -470,7 +470,7 @@ impl Migration<'_> {
         // The election there may have been lost since.
         let is_named = |place: &Place| place.servers == self.servers.1 && place.path == pair.to.base();
         let going = pair.here.control.moves_to.as_ref();
-        if let Some(going) = going.filter(|going| !pair.goes_there(going) && !is_named(&going.place)) {
+        if let Some(going) = going.filter(|going| pair.departure().is_none() && !is_named(&going.place)) {
             return Err(self.elsewhere(&pair, going));
         }
         let (from, to) = ((&self.operator.session, &pair.from), (self.there, &pair.to));

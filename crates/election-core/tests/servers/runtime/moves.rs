@@ -37,10 +37,10 @@ impl<'a> Moving<'a> {
     async fn prepared(world: &'a World) -> Self {
         let (session, from) = (world.operator(), world.paths());
         let to = Paths::new("/elsewhere", from.name()).unwrap();
-        let origin = moving::place(session, "here", from).await.unwrap().unwrap();
+        let origin = moving::place(session, "here", from.base()).await.unwrap().unwrap();
         let present = world.try_snapshot().await.unwrap();
         moving::prepare(session, &to, &order(&origin), &present, BY).await.unwrap();
-        let target = moving::place(session, "there", &to).await.unwrap().unwrap();
+        let target = moving::place(session, "there", to.base()).await.unwrap().unwrap();
         assert!(!target.is_same(&origin));
         Self { world, to, origin, target }
     }
