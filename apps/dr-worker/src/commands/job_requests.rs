@@ -54,7 +54,7 @@ pub(crate) async fn check(
     Ok((snapshot, news))
 }
 
-/// The member whose standby is to be started, if it takes no part: nobody else withdraws the order.
+/// The member whose standby is to be started, if it takes no part: this command withdraws the order itself.
 fn start_of_absent<'a>(request: &'a AdminRequest, snapshot: &Snapshot) -> Option<&'a MemberId> {
     let member = request.standby_of().filter(|_| request.kind == RequestKind::StartStandby)?;
     let is_absent = snapshot.members.iter().all(|known| known.member != *member);

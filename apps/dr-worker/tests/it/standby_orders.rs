@@ -102,7 +102,7 @@ fn an_operator_stops_a_standby_and_it_stays_stopped_until_a_start() {
     until("the standby is ready", || standby_of(&west)["state"] == "running");
     assert!(is_alive(stage.standby_pid("west-1")) && leads(&east));
 
-    // Of a member that is gone for good, nobody else withdraws it.
+    // No worker withdraws the order of a member that is gone for good: the command does.
     of("stop", "west-1").assert(0, &[]);
     west.signal(Signal::SIGTERM);
     west.ended();

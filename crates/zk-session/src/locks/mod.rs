@@ -34,7 +34,7 @@ use queue::{Access, Next, next};
 #[derive(Clone, Debug)]
 pub struct Lock(LockPath);
 
-/// A lock of several readers or of one writer at a time. Nobody overtakes: a reader waits for a writer that has asked before.
+/// A lock of several readers or of one writer at a time. No contender overtakes: a reader waits for a writer that has asked before.
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock(LockPath);
 
@@ -60,7 +60,7 @@ impl Lock {
         self.0.wait(Access::Write, 1).await
     }
 
-    /// The lock if nobody has it or waits for it. An operation like others: the timeout of the session or of the
+    /// The lock if no contender holds it or waits for it. An operation like others: the timeout of the session or of the
     /// [handle](Session::with_timeout) bounds it, and it ends with the present session.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl ReadWriteLock {
         self.0.wait(Access::Read, 1).await
     }
 
-    /// Waits until nobody has the lock, or has asked for it before.
+    /// Waits until no contender has the lock, or has asked for it before.
     ///
     /// # Errors
     /// As for [`Lock::acquire`].

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!((led, &ended.slots[1].given.previous), (Some("a"), &None));
         assert_eq!((&ended.exclusions, ended.last_request), (&before.exclusions, before.last_request));
         assert_eq!(move_away(Some(&ended), MOVES), None);
-        // No member had been named yet: nobody is named from now on.
+        // No member had been named yet, and none is named from now on.
         let first = move_away(None, MOVES).unwrap();
         assert_eq!((first.term, first.named(0)), (1, None));
         assert_eq!(move_away(Some(&first), MOVES), None);
