@@ -1,4 +1,4 @@
-//! Standbys without an elector, and with several leaders.
+//! Standbys without an elector, and with several leaders; what members of a queue are told of their leader.
 
 use nix::sys::signal::Signal;
 
@@ -68,6 +68,31 @@ fn promoted_by(root: &'static str, recipe: &str) {
 #[test]
 fn a_standby_is_promoted_in_place_by_the_queue() {
     promoted_by("/standbys-queue", "queue");
+}
+
+/// Without a standby. A member of a queue knows only the one before it, so it has to follow the leaders for the hook.
+#[test]
+fn all_members_of_a_queue_run_the_hook_when_the_leader_changes() {
+    let stage = Stage::new("/queue-leader-changed");
+    let script = format!("echo $DR_LEADER $DR_LEADER_SITE >> {}/$DR_MEMBER", stage.dir.path().display());
+    let hook = serde_json::json!(["/bin/sh", "-c", script]);
+    let hook = format!("job.orders.hooks.on_leader_changed.command={hook}");
+    let settings = ["job.orders.recipe=queue", &hook];
+    let is_told = |id: &str, leader: &str| stage.written(id).iter().any(|line| line == leader);
+    let mut east = stage.worker("east-1", "east", &settings);
+    until("the first leads", || leads(&east));
+    let west = ["west-1", "west-2"].map(|id| stage.worker(id, "west", &settings));
+    until("those that do not lead are told who does", || {
+        ["west-1", "west-2"].iter().all(|id| is_told(id, "east-1 east"))
+    });
+    assert!(!west.iter().any(leads));
+
+    east.signal(Signal::SIGTERM);
+    east.ended();
+    until("another leads", || west.iter().any(leads));
+    let leader = if leads(&west[0]) { "west-1 west" } else { "west-2 west" };
+    until("both are told its name", || ["west-1", "west-2"].iter().all(|id| is_told(id, leader)));
+    assert!(!west.iter().all(leads));
 }
 
 #[test]
