@@ -343,6 +343,59 @@ fn a_ready_standby_runs_on_when_its_section_changes_and_a_new_one_is_started() {
 }
 
 #[test]
+fn a_stopped_standby_stays_stopped_when_a_reload_adds_a_job_or_its_own_or_its_section() {
+    let stage = Stage::new("/reload-standby-stopped");
+    let begun = stage.dir.path().join("begun");
+    let script = format!("echo $DR_MEMBER >> {}; exec sleep 1000", begun.display());
+    let bills = job("bills")
+        + &format!(
+            "standby = {{ command = [\"/bin/sh\", \"-c\", {script:?}], stop_timeout = \"1s\", ready = {{ after = \"0s\" }} }}\n"
+        );
+    let times = || {
+        let begun = fs::read_to_string(&begun).unwrap_or_default();
+        begun.lines().filter(|member| *member == "west-1").count()
+    };
+    let of_east = stage.dir.path().join("east.toml");
+    fs::write(&of_east, &bills).expect("a file");
+    let east = Running::start(stage.worker_command("east-1", "east", &[]).arg("--config").arg(&of_east));
+    until("the first leads", || leadership(&east, "bills").is_some());
+    let file = File::new(&stage, &bills);
+    let mut west = file.worker("west-1", "west");
+    until("its standby has begun", || times() == 1);
+    let of = |verb: &str| stage.operator(&[verb, "--job", "bills", "--standby", "west-1", "--wait"]);
+    of("stop").assert(0, &[]);
+
+    file.write(&(bills.clone() + &job("mail")));
+    west.signal(Signal::SIGHUP);
+    until("the new job is led", || leadership(&west, "mail").is_some());
+    file.write(&job("mail"));
+    west.signal(Signal::SIGHUP);
+    until("it has left", || has_left(&west, "bills", 1));
+    file.write(&(bills.clone() + &job("mail")));
+    west.signal(Signal::SIGHUP);
+    until("it takes part again", || !status(&west)["jobs"]["bills"].is_null());
+    assert_eq!(effects(&settled(&west)), pairs(&[("job.bills", "applied")]));
+    assert_eq!(times(), 1, "none was started");
+
+    // The next worker has a job without a standby at first.
+    west.signal(Signal::SIGTERM);
+    assert_eq!(west.ended().code(), Some(0));
+    file.write(&job("bills"));
+    west = file.worker("west-1", "west");
+    until("it takes part", || west.code("/readiness") == 200);
+    let standby = || status(&west)["jobs"]["bills"]["standby"].clone();
+    assert_eq!(standby(), Value::Null);
+    file.write(&bills);
+    west.signal(Signal::SIGHUP);
+    until("it has a standby", || standby()["state"] == "stopped");
+    settled(&west);
+    assert!(leadership(&east, "bills").is_some());
+    assert_eq!(times(), 1, "none was started");
+    of("start").assert(0, &[]);
+    until("it has begun again", || times() == 2);
+}
+
+#[test]
 fn the_last_balanced_job_leaves_no_place_in_the_balancers_queue() {
     let stage = Stage::new("/reload-balanced");
     let file = File::new(&stage, &(job("bills") + "policy = { balance = true }\n"));

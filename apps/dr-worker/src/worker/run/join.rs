@@ -1,11 +1,6 @@
 //! Joins one election per job, and starts the tasks that measure and watch beside each.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    os::fd::OwnedFd,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use election_admin::{AdminError, Observer, ReadError};
 use election_core::{
@@ -87,8 +82,8 @@ pub(super) async fn join(
     let device = NodeWatchdog::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
     let granted = incarnation.granted_timeout();
     // All of them before the first election begins: elections use the same session.
-    let names = is_again.then(|| again.names());
-    let looked = look_at_all(&Observer::new(incarnation), config, lock, memory, names.as_ref()).await?;
+    let known = is_again.then(|| again.known());
+    let looked = look_at_all(&Observer::new(incarnation), config, lock, memory, known.as_ref()).await?;
 
     let jobs = Vec::with_capacity(config.jobs.len());
     let parts = Parts::new(http, guards, Arc::clone(worker.others()));
@@ -350,8 +345,9 @@ impl Returning {
         Self { pin: Some(pin), handed: Some(handed), elections, expected, left }
     }
 
-    fn names(&self) -> BTreeSet<String> {
-        self.elections.keys().cloned().collect()
+    /// The jobs, and whether each has a standby.
+    fn known(&self) -> BTreeMap<String, bool> {
+        self.elections.iter().map(|(name, (job, _))| (name.clone(), job.standby.is_some())).collect()
     }
 
     /// Continues in an election, or joins it.
@@ -427,7 +423,7 @@ async fn look_at_all(
     config: &Config,
     lock: &StateLock,
     memory: &Memory,
-    again: Option<&BTreeSet<String>>,
+    again: Option<&BTreeMap<String, bool>>,
 ) -> Result<Vec<SeenElection>, Error> {
     let looks = config.jobs.iter().map(|job| {
         let newest = NewestFile::beside(lock.path(), job.name());
@@ -441,7 +437,7 @@ async fn look(
     config: &Config,
     job: &JobConfig,
     memory: &Memory,
-    again: Option<&BTreeSet<String>>,
+    again: Option<&BTreeMap<String, bool>>,
     newest: NewestFile,
 ) -> Result<SeenElection, Error> {
     let paths = Paths::new(&config.zookeeper.root, job.name())
@@ -449,8 +445,11 @@ async fn look(
     // The program before this one has looked, and a lease does not wait.
     if let Some(again) = again {
         let (mut floor, mut stopped_standby) = (Newest::default(), None);
-        if !again.contains(job.name()) {
+        let had_standby = again.get(job.name());
+        if had_standby.is_none() {
             floor = newest.floor(job.name()).await;
+        }
+        if job.spec.standby.is_some() && had_standby != Some(&true) {
             stopped_standby = stopped(observer, &paths, config).await?;
         }
         return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor, stopped_standby });
