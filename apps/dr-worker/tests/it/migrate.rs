@@ -4,8 +4,9 @@ use std::{fs, process::Command, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::support::{
-    Background, Outcome, Running, dr_worker, own_server::OwnServer, set, stage::leads, until,
+use crate::{
+    standbys::standby_of,
+    support::{Background, Outcome, Running, dr_worker, own_server::OwnServer, set, stage::leads, until},
 };
 use nix::sys::signal::Signal;
 use zk_session::{CreateMode, Session};
@@ -13,6 +14,9 @@ use zk_session::{CreateMode, Session};
 /// Notes each begin and end, with the token.
 const JOB: &str = "job.orders.command=[\"/bin/sh\", \"-c\", \"trap 'echo end $DR_FENCING_TOKEN >> led; exit' TERM; \
                    echo begin $DR_FENCING_TOKEN >> led; while :; do sleep 0.1; done\"]";
+
+/// The setting of workers and commands there.
+const ELSEWHERE: &str = "zookeeper.root=/elsewhere";
 
 struct Move {
     old: OwnServer,
@@ -80,6 +84,14 @@ impl Move {
         let mut command = self.command(&self.old, &["node.site=east"]);
         let to = self.new.server().connect_string();
         command.args(["--output", "json", "migrate", "--to", &to, "--yes"]);
+        command
+    }
+
+    /// To [another root](ELSEWHERE) of the same ensemble.
+    fn migration_elsewhere(&self) -> Command {
+        let mut command = self.command(&self.old, &["node.site=east"]);
+        let to = self.old.server().connect_string();
+        command.args(["--output", "json", "migrate", "--to", &to, "--root", "/elsewhere", "--yes"]);
         command
     }
 
@@ -328,17 +340,11 @@ fn each_slot_is_reported() {
 #[test]
 fn a_job_moves_to_another_root_of_the_same_ensemble() {
     let mover = Move::new();
-    let (old, root) = (&mover.old, "zookeeper.root=/elsewhere");
+    let old = &mover.old;
     let mut east = mover.worker(old, "east-1", "east");
     until("east-1 leads", || leads(&east));
     let mut west = mover.worker(old, "west-1", "west");
     until("west-1 is standby", || west.code("/standby") == 200);
-    let migrate = || {
-        let mut command = mover.command(old, &["node.site=east"]);
-        let to = old.server().connect_string();
-        command.args(["--output", "json", "migrate", "--to", &to, "--root", "/elsewhere", "--yes"]);
-        command
-    };
     let push = |seconds: u8| {
         let file = old.dir.path().join("overlay.toml");
         fs::write(&file, format!("stop_timeout = \"{seconds}s\"\n")).expect("a file");
@@ -346,11 +352,11 @@ fn a_job_moves_to_another_root_of_the_same_ensemble() {
         mover.says(old, &["config", "push", &file, "--job", "orders", "--yes"]).assert(0, &[]);
     };
     push(2);
-    Outcome::of(&mut migrate()).assert(75, &["prepared", "orders"]);
+    Outcome::of(&mut mover.migration_elsewhere()).assert(75, &["prepared", "orders"]);
     stop(&mut west);
-    let west = Running::start(&mut mover.command(old, &["node.id=west-1", "node.site=west", root]));
+    let west = Running::start(&mut mover.command(old, &["node.id=west-1", "node.site=west", ELSEWHERE]));
     until("west-1 is there", || west.code("/readiness") == 200);
-    let moving = Background::of(&mut migrate());
+    let moving = Background::of(&mut mover.migration_elsewhere());
     until("the old root is closed", || mover.is_closed(old));
     assert!(leads(&east) && !leads(&west));
     // After the overlay was copied.
@@ -359,11 +365,52 @@ fn a_job_moves_to_another_root_of_the_same_ensemble() {
     moving.outcome().assert(0, &[]);
     until("west-1 leads", || leads(&west));
     let pull = ["--output", "json", "config", "pull", "--job", "orders"];
-    let overlay = one(&Outcome::of(mover.command(old, &["node.site=east", root]).args(pull)));
+    let overlay = one(&Outcome::of(mover.command(old, &["node.site=east", ELSEWHERE]).args(pull)));
     assert_eq!(overlay["overlay"]["version"], 2, "{overlay}");
     assert_eq!(overlay["overlay"]["text"], "stop_timeout = \"3s\"\n", "{overlay}");
     let led = mover.led();
     assert!(led.is_sorted_by_key(|(_, token)| *token), "{led:?}");
+}
+
+#[test]
+fn the_order_that_a_standby_is_stopped_moves_along() {
+    let mover = Move::with(&[
+        "job.orders.standby.command=[\"/bin/sh\", \"-c\", \"echo $DR_MEMBER >> standbys; exec sleep 600\"]",
+        "job.orders.standby.ready.after=0s",
+    ]);
+    let old = &mover.old;
+    let begun = || {
+        let begun = fs::read_to_string(old.dir.path().join("standbys")).unwrap_or_default();
+        begun.lines().filter(|member| *member == "west-1").count()
+    };
+    let mut east = mover.worker(old, "east-1", "east");
+    until("east-1 leads", || leads(&east));
+    let mut west = mover.worker(old, "west-1", "west");
+    until("its standby has begun", || begun() == 1);
+    mover.says(old, &["stop", "--standby", "west-1", "--wait"]).assert(0, &[]);
+
+    Outcome::of(&mut mover.migration_elsewhere()).assert(75, &["prepared", "orders"]);
+    stop(&mut west);
+    // That election is closed, and has the order already.
+    let west = Running::start(&mut mover.command(old, &["node.id=west-1", "node.site=west", ELSEWHERE]));
+    until("west-1 is there", || west.code("/readiness") == 200);
+    let moving = Background::of(&mut mover.migration_elsewhere());
+    until("the old root is closed", || mover.is_closed(old));
+    stop(&mut east);
+    moving.outcome().assert(0, &[]);
+    until("west-1 leads", || leads(&west));
+    assert_eq!(begun(), 1, "none was started before it led");
+
+    let east = Running::start(&mut mover.command(old, &["node.id=east-1", "node.site=east", ELSEWHERE]));
+    until("east-1 is standby", || east.code("/standby") == 200);
+    let there = |verb: &[&str]| {
+        Outcome::of(mover.command(old, &["node.site=east", ELSEWHERE]).args(verb)).assert(0, &[]);
+    };
+    there(&["switchover", "--to", "east-1", "--wait"]);
+    until("west-1 is no leader", || standby_of(&west)["state"] == "stopped");
+    assert_eq!(begun(), 1, "none was started after it led");
+    there(&["start", "--standby", "west-1", "--wait"]);
+    until("its standby has begun again", || begun() == 2);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use crate::{
     standbys::{is_alive, standby_of},
     support::{
+        Outcome,
         stage::{Stage, leads},
         until,
     },
@@ -89,7 +90,11 @@ fn an_operator_stops_a_standby_and_it_stays_stopped_until_a_start() {
     let explained = stage.operator(&["explain"]).stdout;
     assert!(explained.contains("the standby is stopped by "), "{explained}");
 
-    // The order is for each process of the member.
+    // The order is for each program and each process of the member.
+    Outcome::of(stage.standby_command("west-1", "west", &required).arg("upgrade")).assert(0, &[]);
+    until("it goes on", || state() == "stopped");
+    stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(1, &["the standby is stopped by "]);
+    assert_eq!(stage.standby_pid("west-1"), first, "none was started");
     west.signal(Signal::SIGTERM);
     west.ended();
     let mut west = stage.standby_worker("west-1", "west", &required);
