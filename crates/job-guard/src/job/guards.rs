@@ -202,3 +202,21 @@ impl Guards {
         format!("{}_STREAM", self.name.to_uppercase())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_command_that_hung_is_forgotten_once_it_has_ended_also_if_only_others_are_asked_for() {
+        let guards = Guards::new();
+        let (ended, end) = tokio::sync::oneshot::channel();
+        guards.keep_hung("check".to_owned(), async move { end.await.expect("it ends") });
+        let mut hung = guards.hung("check").expect("it hangs");
+        assert!(guards.hung("another").is_none());
+        ended.send(()).expect("it is waited for");
+        hung.changed().await.expect_err("it has ended");
+        assert!(guards.hung("another").is_none());
+        assert!(guards.hung.0.lock().expect("no panic").is_empty());
+    }
+}

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     PATIENCE, Tree, Worker, WorkerSetup, guards, hung_disk::HungDisk, memory_group::MemoryGroup, name_of,
-    wait_for,
+    state_of, until, wait_for,
 };
 use job_guard::{OneShot, ReadyProbe, probe_once};
-use nix::sys::signal::Signal;
+use nix::{sys::signal::Signal, unistd::Pid};
 
 /// How a leadership ends in these tests.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,6 +116,37 @@ async fn a_check_that_hangs_in_the_kernel_has_failed_and_is_not_started_again_be
     while let Err(error) = check().await {
         assert!(recovered.elapsed() < PATIENCE, "it passes again: {error}");
     }
+}
+
+/// As of a worker that reloads its configuration, after which the check is another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_that_waits_for_a_hung_one_is_cancelled_at_once_and_the_hung_one_ends_unasked() {
+    let Some(disk) = HungDisk::of(Path::new("/bin/true")) else { return };
+    let tree = Tree::new();
+    let script = format!("echo $PPID $$ >> begun; exec cat {} > /dev/null", disk.program().display());
+    let check = |timeout: Duration| OneShot {
+        command: ["/bin/sh", "-c", &script].map(str::to_owned).to_vec(),
+        working_dir: Some(tree.dir.path().to_owned()),
+        timeout,
+        may_outlast: true,
+        ..OneShot::new("fitness")
+    };
+    let guards = guards();
+    disk.hang();
+    let hung = check(Duration::from_secs(2)).run(&guards, std::future::pending()).await;
+    assert!(hung.timed_out.is_some() && !hung.is_cancelled);
+    let waits = check(10 * PATIENCE).run(&guards, std::future::ready(()));
+    let cancelled = tokio::time::timeout(PATIENCE, waits).await.expect("it returns");
+    let why = cancelled.exit.expect_err("the disk hangs");
+    assert!(cancelled.is_cancelled && why.contains("whether a disk"), "{why}");
+    let begun = tree.lines("begun");
+    assert_eq!(begun.len(), 1, "the second one was not started");
+    // The guard and the program.
+    let pids = begun[0].split(' ').map(|pid| Pid::from_raw(pid.parse().expect("a pid"))).collect::<Vec<_>>();
+    let are_there = || pids.iter().filter(|&&pid| state_of(pid).is_some()).count();
+    assert_eq!(are_there(), 2);
+    disk.recover();
+    until("the end of both, which are reaped", || are_there() == 0).await;
 }
 
 /// As docs/processes.md says. It also shows that the fault of the test above keeps a guard from its work.
