@@ -5,6 +5,7 @@ mod support;
 mod absent_members;
 mod access_lists;
 mod apparmor;
+mod balancing;
 mod called_off;
 mod cli_can_restart;
 mod cli_explain;

@@ -4,8 +4,11 @@ use election_admin::{Decision, LeaderZnode};
 use election_core::{
     Paths,
     config::{Policy, SiteId},
-    internals::record::{
-        Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Slot, Target,
+    internals::{
+        calendar::Windows,
+        record::{
+            Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Slot, Target,
+        },
     },
     status::Ballot,
 };
@@ -110,6 +113,17 @@ fn to_another_site_it_moves_only_as_the_elector_would() {
         job.policy.confirm = Confirm::CrossSite;
     };
     assert_eq!(seen_by(confirmed, &[]).fit.unwrap(), ids(&["east-1", "east-2"]));
+    // It is Thursday, 14:30.
+    for (window, fit) in [
+        ("Thu 14:00-15:00", &["east-1", "east-2", "west-1"][..]),
+        ("Thu 15:00-16:00", &["east-1", "east-2"][..]),
+    ] {
+        let within = |job: &mut CountedJob| {
+            anywhere(job);
+            job.policy.failback_windows = Windows::read(&[window]).unwrap();
+        };
+        assert_eq!(seen_by(within, &[]).fit.unwrap(), ids(fit), "{window}");
+    }
     let mut snapshot = standing();
     snapshot.control.stay = vec![1];
     assert!(seen(snapshot).stays, "an operator has ordered it");
