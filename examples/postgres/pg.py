@@ -136,7 +136,7 @@ def make_standby_of(leader):
         sql("CHECKPOINT", leader, 3600)
         INCOMPLETE.touch()
         try:
-            print("rewound:", run("pg_rewind", "-D", DATA, "--source-server", source(leader)))
+            print("rewound:", run("pg_rewind", "-D", DATA, "--source-server", source(leader)), flush=True)
             return INCOMPLETE.unlink()
         except Failed as error:
             print(error)

@@ -285,3 +285,24 @@ async fn a_member_that_was_not_synchronous_does_not_lead() {
     assert!(old.contains("a newer one was seen"), "{old}");
     stage.end().await;
 }
+
+/// By the check that is the liveness of the standby, and restarts it.
+#[tokio::test]
+async fn a_standby_whose_timeline_has_diverged_is_found_and_rewound() {
+    let Some(mut stage) = Stage::start(false).await else { return };
+    let leader = stage.cluster.leader().await.unwrap();
+    assert_eq!(leader.member, "east-1");
+    stage.writers.pause(true);
+    let attached = |stage: &Stage| stage.run_script("west-1", &["attached"]);
+    assert_eq!(attached(&stage), Ok(String::new()));
+    stage.sql("west-1", "SELECT pg_promote()").unwrap();
+    assert_eq!(attached(&stage), Err("nothing comes from the leader, which answers\n".to_owned()));
+    stage.cluster.operator().done(&["restart", "--standby", "west-1", "--wait"]).await;
+    stage.fits("west-1").await;
+    assert_eq!(attached(&stage), Ok(String::new()));
+    assert!(stage.cluster.worker("west-1").log_text().contains("rewound:"));
+    stage.writers.pause(false);
+    stage.writes_on().await;
+    assert_eq!(stage.lost(&leader).len(), 0);
+    stage.end().await;
+}

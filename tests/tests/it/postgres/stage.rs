@@ -166,11 +166,12 @@ impl Stage {
         self.cluster.worker(member).kill_with_guards();
     }
 
-    /// `pg.py` on a node; its output.
+    /// `pg.py` on a node, which knows that the first one leads; its output.
     pub fn run_script(&self, member: &str, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(self.dir.path().join("lib/pg.py"));
         let (mark, value) = self.cluster.tree().mark();
         command.args(arguments).envs(self.nodes[member].env.clone()).env(mark, value);
+        command.env("DR_LEADER", MEMBERS[0]).env("DR_LEADER_ADDRESS", ADDRESSES[0]);
         if let Some(user) = &self.user {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }
