@@ -118,7 +118,7 @@ async fn a_check_that_hangs_in_the_kernel_has_failed_and_is_not_started_again_be
     }
 }
 
-/// As of a worker that reloads its configuration, after which the check is another one.
+/// A worker cancels a check and never repeats it, for example when a reload changes the check.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_that_waits_for_a_hung_one_is_cancelled_at_once_and_the_hung_one_ends_unasked() {
     let Some(disk) = HungDisk::of(Path::new("/bin/true")) else { return };
