@@ -302,7 +302,10 @@ impl OwnLeadership {
         let (step, term, over) = (acquiring.step, acquiring.term(), acquiring.over);
         let is_first = acquiring.claim.by == By::FirstDecision;
         let is_uncommitted = acquiring.claim.is_uncommitted();
-        let again = if is_uncommitted { AcquireStep::Creating } else { AcquireStep::Waiting };
+        let again = match is_uncommitted {
+            true => AcquireStep::Creating,
+            false => AcquireStep::Waiting,
+        };
         let next = match (step, outcome) {
             // The elector makes another pass: by then it may decide otherwise.
             (AcquireStep::Creating, Outcome::NotApplied(why)) if is_first => {

@@ -184,6 +184,7 @@ over_both_recipes! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removal_that_is_not_answered_is_not_repeated() {
     for (recipe, op) in [(Recipe::Queue(QueueFormat::Native), Op::Delete), (Recipe::Single, Op::Multi)] {
+        let is_queue = matches!(recipe, Recipe::Queue(_));
         let world = World::over_embedded(recipe).await;
         let first = join(&world, "here-1").await;
         wait_for("here-1 leads", SOON, || first.leads()).await;
@@ -192,7 +193,14 @@ async fn a_removal_that_is_not_answered_is_not_repeated() {
         let removed = election_admin::vacate(world.operator(), world.paths()).await.unwrap();
         lost.happened(SOON).await.unwrap();
         assert_eq!(removed.member, "here-1".parse().unwrap());
-        wait_for("here-2 leads", SOON, || second.leads()).await;
-        assert_eq!(world.begun_and_stopped("here-2"), (1, 0));
+        // With the recipe `single` the former leader may be the first to create the znode again.
+        wait_for("one of them leads again", SOON, || {
+            let begun = ["here-1", "here-2"].map(|member| world.begun_and_stopped(member).0);
+            begun[0] + begun[1] == 2 && (first.leads() || second.leads())
+        })
+        .await;
+        let ended = ["here-1", "here-2"].map(|member| world.begun_and_stopped(member).1);
+        assert_eq!(ended[0] + ended[1], 1);
+        assert!(!is_queue || second.leads());
     }
 }
