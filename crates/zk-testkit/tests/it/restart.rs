@@ -168,3 +168,35 @@ async fn one_that_comes_back_makes_no_majority_of_two_in_five() {
     server.faults().rejoin(2);
     assert_eq!(server.leader(), Some(0));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn one_that_comes_back_and_still_follows_a_lost_leader_elects_with_the_others() {
+    const SECOND: Duration = Duration::from_secs(1);
+    for stops in [true, false] {
+        let server = TestServer::builder().servers(3).start().await.unwrap();
+        let faults = server.faults();
+        faults.freeze_clock(true);
+        let mut client = Client::new(server.addresses()[2]).unwrap();
+        if stops {
+            faults.isolate(2);
+            server.stop(0).await.unwrap();
+        } else {
+            // The sync limit is 5 s: server 1 has given up, and server 2 has not.
+            faults.isolate(0);
+            faults.advance_clock(3 * SECOND);
+            faults.isolate(2);
+            faults.advance_clock(3 * SECOND);
+        }
+        assert!(client.exists("/").unwrap(), "it does not know");
+        faults.rejoin(2);
+        if !stops {
+            assert_eq!(server.leader(), None, "server 2 waits for its leader");
+            faults.advance_clock(5 * SECOND);
+        }
+        assert_eq!(server.leader(), Some(2));
+        assert!(client.is_closed());
+        let mut back = client.back_at(server.addresses()[1], 0).unwrap();
+        assert_eq!(back.session, client.session);
+        assert_eq!(back.create("/after", 0).unwrap(), OK);
+    }
+}

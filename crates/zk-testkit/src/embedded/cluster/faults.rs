@@ -84,7 +84,12 @@ impl Cluster {
         if self.replicas[server].link.cut_since.take().is_none() {
             return;
         }
-        self.regroup();
+        if self.is_running(self.leader) {
+            self.regroup();
+        } else {
+            // A process that has ended resets the connection with the first message that reaches its host.
+            self.disband();
+        }
         self.report_touches(true);
     }
 

@@ -35,12 +35,14 @@ impl Cluster {
     }
 
     /// Servers have found each other: those that reach the leader serve, with the leader's data.
-    /// Without a leader they choose one, unless some still wait for theirs.
+    /// Without a leader they choose one, unless some still wait for theirs: then once these have given up.
     pub(super) fn regroup(&mut self) {
         let Some(up) = self.majority() else { return };
         if !up.contains(&self.leader) {
             let (Some(chosen), false) = (up.last(), up.iter().any(|index| self.replicas[*index].serving))
             else {
+                let shown = self.shown();
+                self.alone_since.get_or_insert(shown);
                 return;
             };
             // What was committed is with a majority, so with one of those who choose: the log is one.
