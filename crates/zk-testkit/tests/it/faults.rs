@@ -153,18 +153,53 @@ async fn delays_keep_the_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_write_of_an_earlier_connection_can_come_after_a_later_one() {
+    for reordered in [false, true] {
+        let server = start(1).await;
+        let mut early = client(&server, 0);
+        assert_eq!(early.create("/who", 0).unwrap(), OK);
+        assert_eq!(early.create("/large", 0).unwrap(), OK);
+        assert_eq!(early.do_it(&set("/large", &vec![7; 1_000_000])).unwrap(), OK);
+        server.faults().hold_requests(early.session, true);
+        early.ask(&Request::Ping).unwrap();
+        early.ask(&set("/who", b"first")).unwrap();
+        // More than is sent to a client that does not read.
+        for _ in 0..6 {
+            early.ask(&Request::GetData { path: "/large".into(), watch: false }).unwrap();
+        }
+        early.ask(&set("/who", b"early")).unwrap();
+        let mut late = early.back_at(server.addresses()[0], 0).unwrap();
+        let session = early.session;
+        drop(early);
+        assert_eq!(late.set("/who", "late").unwrap(), OK);
+        assert_eq!(late.get("/who").unwrap().unwrap(), "late");
+        if reordered {
+            server.faults().reorder_requests(Some(Duration::from_secs(3600)));
+        }
+        server.faults().hold_requests(session, false);
+        server.faults().reorder_requests(None);
+        until("the early one has come", || late.get("/who").unwrap().unwrap() == "early");
+        until("its connection is gone", || server.connections() == 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_client_has_sent_into_a_black_hole_arrives_after_it_has_hung_up() {
     let server = start(1).await;
-    let mut early = client(&server, 0);
-    assert_eq!(early.create("/who", 0).unwrap(), OK);
-    server.faults().hold_requests(early.session, true);
-    early.ask(&set("/who", b"early")).unwrap();
-    let mut late = early.back_at(server.addresses()[0], 0).unwrap();
-    let session = early.session;
-    drop(early);
-    assert_eq!(late.set("/who", "late").unwrap(), OK);
-    assert_eq!(late.get("/who").unwrap().unwrap(), "late");
-    server.faults().hold_requests(session, false);
-    until("the early one has come", || late.get("/who").unwrap().unwrap() == "early");
+    let (mut gone, mut replaced) = (client(&server, 0), client(&server, 0));
+    for held in [&mut gone, &mut replaced] {
+        server.faults().black_hole_session(held.session, true);
+        held.ask(&Request::Ping).unwrap();
+    }
+    gone.ask(&create("/sent", 0)).unwrap();
+    let session = gone.session;
+    drop(gone);
+    // The server closes the earlier connection of a client that has come back.
+    let mut back = replaced.back_at(server.addresses()[0], 0).unwrap();
+    drop(replaced);
+    until("that one is gone", || server.connections() == 2);
+    assert!(!back.exists("/sent").unwrap());
+    server.faults().black_hole_session(session, false);
+    assert!(back.exists("/sent").unwrap());
     until("its connection is gone", || server.connections() == 1);
 }
 

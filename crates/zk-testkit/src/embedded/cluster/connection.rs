@@ -23,6 +23,8 @@ pub(super) struct Connection {
     who: Arc<[Id]>,
     /// Requests that have been read and not been begun.
     pub(super) queue: VecDeque<Queued>,
+    /// How many of its requests wait to be put into another order.
+    pub(super) collected: usize,
     /// A request that has been begun is not answered yet.
     pub(super) waiting: bool,
     /// Output that is not released yet, with the time of its release.
@@ -103,6 +105,7 @@ impl Connection {
             identities: HashOrder::with_capacity(16),
             who: Arc::new([]),
             queue: VecDeque::new(),
+            collected: 0,
             waiting: false,
             output: VecDeque::new(),
             unsent: 0,

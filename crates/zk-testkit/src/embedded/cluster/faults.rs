@@ -196,6 +196,7 @@ impl Cluster {
             let Some(at) = waiting.iter().position(|(connection, _)| *connection == sender) else { return };
             let (connection, queued) = waiting.remove(at);
             if let Some(held) = self.connections.get_mut(&connection) {
+                held.collected -= 1;
                 held.queue.push_back(queued);
                 self.ready.push_back(connection);
             }

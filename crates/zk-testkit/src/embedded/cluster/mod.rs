@@ -203,7 +203,11 @@ impl Cluster {
     /// A client has hung up.
     pub(crate) fn disconnected(&mut self, connection: u64) {
         match self.connections.get_mut(&connection) {
-            Some(held) if held.requests_held => held.peer_gone = true,
+            // What it has sent is still to arrive.
+            Some(held) if (held.requests_held || held.black_hole) && held.stage != Stage::Over => {
+                held.peer_gone = true;
+                held.unsent = 0;
+            }
             _ => self.forget(connection),
         }
     }
@@ -295,6 +299,7 @@ impl Cluster {
             if let Some(connection) = self.ready.pop_front() {
                 self.read_input(connection);
                 self.pump(connection);
+                self.forget_if_done(connection);
             } else if !self.lead() && !self.deliver() {
                 break;
             }
@@ -319,7 +324,7 @@ impl Cluster {
     /// Puts something on its way to a client.
     fn send_to_client(&mut self, connection: u64, what: Output) {
         let Some(held) = self.connections.get_mut(&connection) else { return };
-        if held.unanswered && matches!(what, Output::Send(_)) {
+        if (held.unanswered || held.peer_gone) && matches!(what, Output::Send(_)) {
             return;
         }
         if let Output::Send(bytes) = &what {
@@ -337,6 +342,9 @@ impl Cluster {
         let Some(held) = self.connections.get_mut(&connection) else { return };
         if held.stage == Stage::Over {
             return;
+        }
+        if held.peer_gone {
+            return self.forget(connection);
         }
         held.stage = Stage::Over;
         held.queue.clear();
@@ -370,6 +378,14 @@ impl Cluster {
             }
             held.sent += 1;
             self.replicas[held.at].sent += 1;
+        }
+    }
+
+    /// A client that has hung up is there until all that it had sent is done.
+    fn forget_if_done(&mut self, connection: u64) {
+        let Some(held) = self.connections.get(&connection).filter(|held| held.peer_gone) else { return };
+        if held.reads() && !held.waiting && held.queue.is_empty() && held.collected == 0 {
+            self.forget(connection);
         }
     }
 

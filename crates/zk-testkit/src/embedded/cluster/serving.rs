@@ -19,6 +19,9 @@ impl Cluster {
         if let Some(window) = self.reorder {
             self.shuffle_at.get_or_insert(self.now + window);
             self.shuffled.push((connection, queued));
+            if let Some(held) = self.connections.get_mut(&connection) {
+                held.collected += 1;
+            }
         } else if let Some(held) = self.connections.get_mut(&connection) {
             held.queue.push_back(queued);
             self.pump(connection);
@@ -33,12 +36,7 @@ impl Cluster {
             if held.waiting || held.black_hole || held.unsent >= MOST_UNSENT {
                 return;
             }
-            let Some(queued) = held.queue.pop_front() else {
-                if held.peer_gone && !held.requests_held {
-                    self.forget(connection);
-                }
-                return;
-            };
+            let Some(queued) = held.queue.pop_front() else { return };
             self.begin(connection, session, queued);
         }
     }
