@@ -27,6 +27,16 @@ pub(crate) struct Gate {
     pub(crate) delay: Duration,
 }
 
+impl Gate {
+    fn holds_requests(&self) -> bool {
+        self.black_hole || self.hold_requests
+    }
+
+    fn holds_replies(&self) -> bool {
+        self.black_hole || self.hold_replies
+    }
+}
+
 /// What all connections of one proxy share.
 #[derive(Debug)]
 pub(crate) struct ProxyState {
@@ -50,6 +60,18 @@ impl ProxyState {
     async fn open(&self, closed: impl Fn(&Gate) -> bool) {
         // The sender lives in `self`, so this ends by the gate's opening only.
         let _ = self.gate.subscribe().wait_for(|gate| !closed(gate)).await;
+    }
+
+    /// The end of one side reaches the other as its bytes do: not before the gate is open.
+    async fn passes<T>(
+        &self,
+        result: std::io::Result<T>,
+        closed: impl Fn(&Gate) -> bool,
+    ) -> Result<T, Reset> {
+        if result.is_err() {
+            self.open(closed).await;
+        }
+        Ok(result?)
     }
 }
 
@@ -131,9 +153,9 @@ impl ProxiedConnection {
     ) -> Result<(), Reset> {
         let mut pieces = Pieces::new(from, shared.framed);
         let mut handshake = true;
-        while let Some(piece) = pieces.next().await? {
+        while let Some(piece) = shared.passes(pieces.next().await, Gate::holds_requests).await? {
             shared.record.add(self.number, Sender::Client, &piece);
-            shared.open(|gate| gate.black_hole || gate.hold_requests).await;
+            shared.open(Gate::holds_requests).await;
             match &piece {
                 // The first frame opens the session and has no number.
                 Piece::Frame(_) if handshake => handshake = false,
@@ -145,16 +167,16 @@ impl ProxiedConnection {
                 Piece::Raw(_) => {}
             }
             tokio::select! {
-                written = to.write_all(piece.bytes()) => written?,
+                written = to.write_all(piece.bytes()) => shared.passes(written, Gate::holds_replies).await?,
                 // A server that has closed may read no more for minutes, with its window shut.
                 () = self.over.notified() => {
-                    while pieces.next().await?.is_some() {}
+                    while shared.passes(pieces.next().await, Gate::holds_requests).await?.is_some() {}
                     return Err(Reset(None));
                 }
             }
         }
-        shared.open(|gate| gate.black_hole || gate.hold_requests).await;
-        Ok(to.shutdown().await?)
+        shared.open(Gate::holds_requests).await;
+        shared.passes(to.shutdown().await, Gate::holds_replies).await
     }
 
     async fn pass_replies(
@@ -166,7 +188,7 @@ impl ProxiedConnection {
         let mut pieces = Pieces::new(from, shared.framed);
         let (sender, mut delayed) = mpsc::channel(DELAYED);
         let arrive = async move {
-            while let Some(piece) = pieces.next().await? {
+            while let Some(piece) = shared.passes(pieces.next().await, Gate::holds_replies).await? {
                 shared.record.add(self.number, Sender::Server, &piece);
                 let due = Instant::now() + shared.gate.borrow().delay;
                 if sender.send((due, piece)).await.is_err() {
@@ -179,19 +201,19 @@ impl ProxiedConnection {
             let mut handshake = true;
             while let Some((due, piece)) = delayed.recv().await {
                 sleep_until(due).await;
-                shared.open(|gate| gate.black_hole || gate.hold_replies).await;
+                shared.open(Gate::holds_replies).await;
                 match &piece {
                     Piece::Frame(_) if handshake => handshake = false,
                     Piece::Frame(frame) => self.strike(frame)?,
                     Piece::Raw(_) => {}
                 }
-                to.write_all(piece.bytes()).await?;
+                shared.passes(to.write_all(piece.bytes()).await, Gate::holds_requests).await?;
             }
             Ok(())
         };
         tokio::try_join!(arrive, leave)?;
-        shared.open(|gate| gate.black_hole || gate.hold_replies).await;
-        to.shutdown().await?;
+        shared.open(Gate::holds_replies).await;
+        shared.passes(to.shutdown().await, Gate::holds_requests).await?;
         self.over.notify_one();
         Ok(())
     }

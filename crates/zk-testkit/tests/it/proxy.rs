@@ -8,7 +8,7 @@ use crate::support::RawClient;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
-use zk_testkit::{Ensemble, Op, Proxy, Sender, Which};
+use zk_testkit::{Ensemble, Op, Proxy, Sender, TestServer, Which};
 
 const SOON: Duration = Duration::from_secs(20);
 /// For what must not come. Longer than a reply over loopback ever takes.
@@ -229,6 +229,41 @@ async fn held_replies_do_not_hold_the_requests() {
     proxy.hold_replies(false);
     let reply = timeout(SOON, client.reply_to(xid)).await.unwrap().unwrap();
     assert_eq!(reply.error, 0);
+}
+
+#[tokio::test]
+async fn a_reset_waits_as_bytes_do() {
+    let server = TestServer::start().await.unwrap();
+    let proxy = Proxy::start(server.addresses()[0]).await.unwrap();
+    for hold in [Proxy::black_hole as fn(&Proxy, bool), Proxy::hold_replies] {
+        let mut client = RawClient::connect(proxy.addr()).await.unwrap();
+        hold(&proxy, true);
+        assert_eq!(server.faults().disconnect_all(), 1);
+        // Nor is it told by what it sends.
+        let xid = client.send_create("/unsent").await.unwrap();
+        assert!(timeout(A_WHILE, client.reply_to(xid)).await.is_err());
+        hold(&proxy, false);
+        let error = timeout(SOON, client.reply_to(xid)).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        proxy.wait_connections(0, SOON).await.unwrap();
+    }
+    for hold in [Proxy::black_hole as fn(&Proxy, bool), Proxy::hold_requests] {
+        let mut client = RawClient::connect(proxy.addr()).await.unwrap();
+        client.send_create("/unread").await.unwrap();
+        tokio::time::sleep(A_WHILE).await;
+        hold(&proxy, true);
+        // It has not read the reply, so it resets the connection.
+        drop(client);
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(server.connections(), 1);
+        hold(&proxy, false);
+        proxy.wait_connections(0, SOON).await.unwrap();
+        let deadline = Instant::now() + SOON;
+        while server.connections() > 0 {
+            assert!(Instant::now() < deadline, "the server is not told");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
 
 #[tokio::test]
