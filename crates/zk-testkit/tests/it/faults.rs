@@ -152,6 +152,23 @@ async fn delays_keep_the_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_reset_is_not_delayed_as_replies_are() {
+    let server = start(3).await;
+    let mut clients = [0, 1, 1].map(|at| client(&server, at));
+    server.faults().delay_replies(SOON * 2);
+    for client in &mut clients {
+        client.ask(&Request::Ping).unwrap();
+        client.patience(Duration::from_secs(1));
+    }
+    assert!(server.faults().disconnect(clients[0].session));
+    server.faults().move_session(clients[1].session, 2);
+    server.stop(1).await.unwrap();
+    for client in &mut clients {
+        assert!(is_reset(&client.frame().unwrap_err()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_write_of_an_earlier_connection_can_come_after_a_later_one() {
     for reordered in [false, true] {
         let server = start(1).await;

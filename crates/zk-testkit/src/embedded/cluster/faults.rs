@@ -116,7 +116,6 @@ impl Cluster {
         let Some(held) = self.connections.get_mut(&connection) else { return };
         held.output.clear();
         held.black_hole = false;
-        held.delay = Duration::ZERO;
         if held.stage == Stage::Over {
             // Its end was among the dropped output.
             return self.send_to_client(connection, Output::Close(Ending::Reset));

@@ -330,7 +330,10 @@ impl Cluster {
         if let Output::Send(bytes) = &what {
             held.unsent += bytes.len();
         }
-        let due = self.now + self.delay + held.delay;
+        // A reset is no reply.
+        let is_reset = matches!(what, Output::Close(Ending::Reset));
+        let delay = if is_reset { Duration::ZERO } else { self.delay + held.delay };
+        let due = self.now + delay;
         // One thing after the other, whatever the delays were.
         let due = held.output.back().map_or(due, |(last, _)| due.max(*last));
         held.output.push_back((due, what));
