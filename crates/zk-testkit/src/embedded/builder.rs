@@ -1,10 +1,12 @@
 //! How the embedded server starts.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::cluster::{Cluster, Start};
 use super::server::TestServer;
@@ -20,6 +22,10 @@ const IN_MEMORY_MS: i64 = 1_577_836_801_000;
 /// With room for a connect request, and the length of a frame.
 const LEAST_REQUEST: usize = 128;
 const MOST_REQUEST: usize = 1 << 30;
+/// The time for an earlier server to release a fixed port: its tasks end after it was dropped.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+/// The pause between two attempts to take a fixed port.
+const LISTEN_AGAIN: Duration = Duration::from_millis(5);
 
 impl TestServer {
     /// Starts one server with the defaults of [`TestServerBuilder`].
@@ -43,14 +49,17 @@ impl TestServerBuilder {
     /// Starts it, on the tokio runtime that this is called on.
     ///
     /// # Errors
-    /// [`Error::Settings`], [`Error::Ports`] if a port that was asked for is taken,
+    /// [`Error::Settings`], [`Error::Ports`] if a port that was asked for is taken for a second,
     /// [`Error::Io`] if it can't listen.
     ///
     /// # Cancel safety
     /// Dropping the future ends the servers that were started.
     pub async fn start(self) -> Result<TestServer, Error> {
         self.check()?;
-        let listeners = (0..self.servers).map(|server| self.listen(server)).collect::<Result<Vec<_>, _>>()?;
+        let mut listeners = Vec::new();
+        for server in 0..self.servers {
+            listeners.push(self.listen(server).await?);
+        }
         let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let started_ms = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
@@ -142,14 +151,24 @@ impl TestServerBuilder {
         check_range("max_request", self.max_request, LEAST_REQUEST..=MOST_REQUEST)
     }
 
-    fn listen(&self, server: usize) -> Result<Listener, Error> {
+    async fn listen(&self, server: usize) -> Result<Listener, Error> {
         let offset = u16::try_from(server).unwrap_or(u16::MAX);
         let address = SocketAddr::new(self.ip, self.base_port.map_or(0, |base| base.saturating_add(offset)));
-        Listener::open(address).map_err(|error| match (error.kind(), self.base_port) {
-            (std::io::ErrorKind::AddrInUse, Some(_)) => Error::Ports(format!(
-                "{address} is in use: end the process that listens there, or use another base port"
-            )),
-            _ => Error::Io { context: format!("cannot listen on {address}"), error },
-        })
+        let deadline = Instant::now() + RELEASED_WITHIN;
+        loop {
+            let error = match Listener::open(address) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => error,
+            };
+            if error.kind() != ErrorKind::AddrInUse || self.base_port.is_none() {
+                return Err(Error::Io { context: format!("cannot listen on {address}"), error });
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Ports(format!(
+                    "{address} is in use: end the process that listens there, or use another base port"
+                )));
+            }
+            tokio::time::sleep(LISTEN_AGAIN).await;
+        }
     }
 }

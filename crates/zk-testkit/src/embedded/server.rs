@@ -181,6 +181,8 @@ impl TestServer {
 
 impl Drop for TestServer {
     fn drop(&mut self) {
+        // The connections that were opened in memory have tasks of their own.
+        self.shared.with(|cluster| (0..self.addresses.len()).for_each(|server| cluster.stop(server)));
         for task in &self.tasks {
             task.abort();
         }

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::wire::{Client, OK, create};
+use crate::wire::{Client, NO_PASSWORD, OK, create, hello};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 use zk_session::Session;
 use zk_testkit::{Error, PortReservation, TestServer};
@@ -14,21 +15,42 @@ const EPHEMERAL: i32 = 1;
 
 /// On the port of an earlier one, which may still be ending.
 async fn start_on(port: u16) -> TestServer {
-    let deadline = Instant::now() + SOON;
-    loop {
-        // The same seed each time, which is to make no difference.
-        match TestServer::builder()
-            .with(|settings| {
-                settings.seed = Some(7);
-                settings.base_port = Some(port);
-            })
-            .start()
-            .await
-        {
-            Ok(server) => return server,
-            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+    // The same seed each time, which is to make no difference.
+    let builder = TestServer::builder().with(|settings| {
+        settings.seed = Some(7);
+        settings.base_port = Some(port);
+    });
+    builder.start().await.unwrap()
+}
+
+/// The tasks of the earlier one run on the thread that starts the next.
+#[tokio::test(flavor = "current_thread")]
+async fn one_starts_on_the_port_of_one_that_was_just_dropped() {
+    let ports = PortReservation::take(1).unwrap();
+    for _ in 0..3 {
+        drop(start_on(ports.ports()[0]).await);
+    }
+}
+
+#[tokio::test]
+async fn connections_in_memory_end_with_their_server() {
+    for servers in [1, 3] {
+        let server = TestServer::builder().servers(servers).start_in_memory().unwrap();
+        server.faults().delay_replies(SOON * 2);
+        let mut clients = server.addresses().into_iter().map(|at| server.open(at).unwrap()).collect::<Vec<_>>();
+        for client in &mut clients {
+            client.write_all(&hello(4000, 0, NO_PASSWORD, 0, Some(false))).await.unwrap();
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let served = async {
+            while server.sessions().len() < servers {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, served).await.expect("all are served");
+        drop(server);
+        for mut client in clients {
+            assert_eq!(timeout(SOON, client.read(&mut [0])).await.expect("its end").unwrap(), 0);
+        }
     }
 }
 
