@@ -110,7 +110,8 @@ impl Ensemble {
     pub async fn stop(&self, index: usize) -> Result<(), Error> {
         let server = self.server(index);
         server.signal(Signal::SIGTERM)?;
-        server.signal(Signal::SIGCONT)?;
+        // It may have ended by now.
+        let _ = server.signal(Signal::SIGCONT);
         if server.gone_by(Instant::now() + STOP_WITHIN).await {
             return Ok(());
         }

@@ -57,6 +57,21 @@ enum Process {
     Adopted(u32, u64),
 }
 
+impl Process {
+    /// Its id, or how it ended.
+    fn look(&mut self) -> Result<u32, String> {
+        match self {
+            Self::Child(child) => match child.try_wait() {
+                Ok(None) => Ok(child.id()),
+                Ok(Some(status)) => Err(status.to_string()),
+                Err(error) => Err(error.to_string()),
+            },
+            Self::Adopted(pid, started) if is_there(*pid, *started) => Ok(*pid),
+            Self::Adopted(..) => Err("its status is not known".to_owned()),
+        }
+    }
+}
+
 impl Server {
     pub(crate) fn new(index: usize, ensemble: &Path, ports: Ports, host: Option<Host>) -> Self {
         let dir = ensemble.join(format!("server-{index}"));
@@ -92,7 +107,7 @@ impl Server {
     /// Its process, `None` while it is stopped.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.running().ok().flatten()
+        self.process().as_mut()?.look().ok()
     }
 
     /// The directory with its configuration, data, log and pid file.
@@ -185,18 +200,10 @@ impl Server {
     /// As [`pid`](Self::pid); an error with the end of the log, once, if the process was started and is gone.
     pub(crate) fn running(&self) -> Result<Option<u32>, Error> {
         let mut process = self.process();
-        let status = match process.as_mut() {
-            Some(Process::Child(child)) => match child.try_wait() {
-                Ok(None) => return Ok(Some(child.id())),
-                Ok(Some(status)) => status.to_string(),
-                Err(error) => error.to_string(),
-            },
-            Some(Process::Adopted(pid, started)) if is_there(*pid, *started) => return Ok(Some(*pid)),
-            Some(Process::Adopted(..)) => "its status is not known".to_owned(),
-            None => return Ok(None),
-        };
-        *process = None;
-        Err(Error::Exited { server: self.index, status, log: self.log(), tail: self.log_tail() })
+        process.as_mut().map(Process::look).transpose().map_err(|status| {
+            *process = None;
+            Error::Exited { server: self.index, status, log: self.log(), tail: self.log_tail() }
+        })
     }
 
     /// The last lines of the log.
@@ -223,9 +230,9 @@ impl Server {
         freeze(pid).context(|| format!("cannot freeze server {}, pid {pid}", self.index))
     }
 
-    /// Waits for the process to be gone; false if it is still there at the deadline.
+    /// Waits for the process to be gone, which is no error; false if it is still there at the deadline.
     pub(crate) async fn gone_by(&self, deadline: Instant) -> bool {
-        while self.pid().is_some() {
+        while matches!(self.running(), Ok(Some(_))) {
             if Instant::now() >= deadline {
                 return false;
             }

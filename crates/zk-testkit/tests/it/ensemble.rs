@@ -59,6 +59,23 @@ async fn a_killed_leader_is_replaced_and_comes_back_on_the_same_address() {
 }
 
 #[tokio::test]
+async fn a_crash_is_an_error_whatever_was_asked_before() {
+    use nix::sys::signal::{Signal, kill};
+    let ensemble = Ensemble::start(1).await.unwrap();
+    let pid = ensemble.server(0).pid().unwrap();
+    kill(nix::unistd::Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    wait_until("it is gone", || ensemble.server(0).pid().is_none());
+    assert_eq!(ensemble.leader().await, None);
+    assert!(matches!(ensemble.stop(0).await, Err(Error::NotRunning { server: 0 })));
+    let said = ensemble.wait_serving(SOON).await.unwrap_err();
+    assert!(matches!(said, Error::Exited { server: 0, .. }), "{said}");
+
+    ensemble.start_server(0).await.unwrap();
+    ensemble.kill(0).await.unwrap();
+    ensemble.wait_serving(SOON).await.expect("an end that was ordered is no error");
+}
+
+#[tokio::test]
 async fn a_stopped_majority_takes_the_service_away() {
     let ensemble = Ensemble::start(3).await.unwrap();
     ensemble.stop(0).await.unwrap();
