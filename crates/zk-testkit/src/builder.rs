@@ -403,7 +403,7 @@ impl EnsembleBuilder {
     fn choose_ports(&self) -> Result<(Vec<Ports>, Option<PortReservation>), Error> {
         let count = self.ports_each() * self.servers;
         if let Some(base) = self.base_port {
-            let ports: Vec<u16> = (base..).take(count).collect();
+            let ports: Vec<u16> = (base..=u16::MAX).take(count).collect();
             if let Some(taken) = ports.iter().find(|port| !is_free(**port)) {
                 return Err(Error::Ports(format!(
                     "port {taken} on 127.0.0.1 is in use; with base port {base}, {} servers need \
@@ -525,6 +525,8 @@ impl EnsembleBuilder {
 pub(crate) const LEAST: Duration = Duration::from_millis(1);
 /// No test takes longer, and a server counts milliseconds in 31 bits.
 pub(crate) const MOST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Later than a test ends, and can be added to any point in time: a century.
+pub(crate) const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// So many ticks are no longer than that. ZooKeeper's longest session timeout is 20 ticks.
 const MOST_TICK: Duration = Duration::from_secs(60);
 pub(crate) const MOST_TICKS: u32 = 1440;

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::admin::{self, Mode};
+use crate::builder::FAR;
 use crate::links::Links;
 use crate::ports::PortReservation;
 use crate::reaper::Reaper;
@@ -207,7 +208,7 @@ impl Ensemble {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn wait_serving(&self, within: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + within.min(FAR);
         for server in &self.servers {
             self.server_serving(server, within, deadline).await?;
         }
@@ -222,7 +223,7 @@ impl Ensemble {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn wait_server_serving(&self, index: usize, within: Duration) -> Result<(), Error> {
-        self.server_serving(self.server(index), within, Instant::now() + within).await
+        self.server_serving(self.server(index), within, Instant::now() + within.min(FAR)).await
     }
 
     async fn server_serving(

@@ -43,6 +43,10 @@ impl PortReservation {
 
         let highest = ephemeral_start().max(LOWEST + 100 * BLOCK);
         let blocks = (highest - LOWEST) / BLOCK;
+        // Otherwise it would lock those of all others to find that out.
+        if count > usize::from(blocks * BLOCK) {
+            return Err(Error::Ports(format!("there are no {count} ports between {LOWEST} and {highest}")));
+        }
         // Start at a random block, so that parallel processes rarely try the same block.
         let first = fastrand::u16(..blocks);
         let mut ports = Vec::with_capacity(count);

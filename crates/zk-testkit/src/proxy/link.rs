@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::frame::{Asked, Op, Piece, Pieces, reply_xid};
 use super::record::{Record, Sender};
 use super::rule::{FaultKind, MatchedFault, Rules};
+use crate::builder::FAR;
 
 /// What a server may send ahead of what is passed on; beyond that its connection fills up.
 const DELAYED: usize = 64;
@@ -190,7 +191,7 @@ impl ProxiedConnection {
         let arrive = async move {
             while let Some(piece) = shared.passes(pieces.next().await, Gate::holds_replies).await? {
                 shared.record.add(self.number, Sender::Server, &piece);
-                let due = Instant::now() + shared.gate.borrow().delay;
+                let due = Instant::now() + shared.gate.borrow().delay.min(FAR);
                 if sender.send((due, piece)).await.is_err() {
                     break;
                 }

@@ -159,6 +159,15 @@ async fn bad_settings_start_nothing() {
 }
 
 #[tokio::test]
+async fn the_last_ports_and_the_longest_time_can_be_chosen() {
+    let builder = Ensemble::builder().servers(1).with(|settings| settings.base_port = Some(65_533));
+    let ensemble = builder.start().await.unwrap();
+    assert_eq!(ensemble.addresses()[0].port(), 65_533);
+    ensemble.wait_serving(Duration::MAX).await.unwrap();
+    ensemble.wait_server_serving(0, Duration::MAX).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_fixed_port_in_use_is_named() {
     let reserved = PortReservation::take(3).unwrap();
     let base = reserved.ports()[0];
@@ -294,6 +303,8 @@ fn two_reservations_share_no_port() {
     let [first, second] = [(); 2].map(|()| PortReservation::take(COUNT).unwrap());
     let all: HashSet<u16> = first.ports().iter().chain(second.ports()).copied().collect();
     assert_eq!(all.len(), 2 * COUNT);
+    let said = PortReservation::take(usize::MAX).unwrap_err().to_string();
+    assert!(said.contains("there are no"), "{said}");
 }
 
 /// A home with these files, and what is made of it.

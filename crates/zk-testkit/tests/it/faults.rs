@@ -152,6 +152,32 @@ async fn delays_keep_the_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_longest_times_are_longer_than_a_test() {
+    let server = start(3).await;
+    let faults = server.faults();
+    let (mut first, mut second) = (client(&server, 0), client(&server, 1));
+    faults.delay_commits(1, Duration::MAX);
+    let xid = second.ask(&create("/never-heard-of", 0)).unwrap();
+    until("it is done", || first.exists("/never-heard-of").unwrap());
+    assert!(second.is_silent(), "the reply to {xid} comes with the commit");
+    faults.reorder_requests(Some(Duration::MAX));
+    first.ask(&Request::Ping).unwrap();
+    assert!(first.is_silent());
+    faults.reorder_requests(None);
+    first.frame().unwrap();
+    let _late = faults.delay_reply(Which::op(Op::Exists), Duration::MAX);
+    faults.delay_replies(Duration::MAX);
+    first.ask(&Request::Exists { path: "/".into(), watch: false }).unwrap();
+    assert!(first.is_silent());
+    faults.delay_replies(Duration::ZERO);
+    for _ in 0..2 {
+        faults.advance_clock(Duration::MAX);
+        assert_eq!(server.sessions(), []);
+        assert_eq!(client(&server, 0).create("/a-", 2).unwrap(), OK);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_reset_is_not_delayed_as_replies_are() {
     let server = start(3).await;
     let mut clients = [0, 1, 1].map(|at| client(&server, at));

@@ -267,6 +267,17 @@ async fn a_reset_waits_as_bytes_do() {
 }
 
 #[tokio::test]
+async fn the_longest_times_are_longer_than_a_test() {
+    let proxy = proxy().await;
+    proxy.wait_connections(0, Duration::MAX).await.unwrap();
+    let mut client = RawClient::connect(proxy.addr()).await.unwrap();
+    proxy.delay_replies(Duration::MAX);
+    let xid = client.send_create("/long").await.unwrap();
+    assert!(timeout(A_WHILE, client.reply_to(xid)).await.is_err());
+    assert_eq!(proxy.connections(), 1);
+}
+
+#[tokio::test]
 async fn held_requests_reach_nobody() {
     let proxy = proxy().await;
     let mut client = RawClient::connect(proxy.addr()).await.unwrap();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::builder::FAR;
+
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// What it showed at `since`.
@@ -22,7 +24,7 @@ impl Clock {
     }
 
     pub(super) fn put_forward(&mut self, now: Duration, by: Duration) {
-        self.shown = self.read(now) + by;
+        self.shown = self.read(now) + by.min(FAR);
         self.since = now;
     }
 
@@ -52,5 +54,9 @@ mod tests {
         clock.stop(s(20), false);
         assert_eq!(clock.read(s(21)), s(14));
         assert_eq!(clock.when(s(15)), Some(s(22)));
+        clock.put_forward(s(22), Duration::MAX);
+        clock.put_forward(s(22), Duration::MAX);
+        assert_eq!(clock.read(s(23)), FAR * 2 + s(16));
+        assert_eq!(clock.when(FAR * 2 + s(18)), Some(s(25)));
     }
 }

@@ -149,7 +149,7 @@ impl Cluster {
 
     fn send(&mut self, server: usize, delivery: Delivery) {
         let replica = &mut self.replicas[server];
-        replica.inbox.push_back((self.now + replica.link.lag, delivery));
+        replica.inbox.push_back((self.now.saturating_add(replica.link.lag), delivery));
     }
 
     /// In milliseconds since 1970.

@@ -332,8 +332,8 @@ impl Cluster {
         }
         // A reset is no reply.
         let is_reset = matches!(what, Output::Close(Ending::Reset));
-        let delay = if is_reset { Duration::ZERO } else { self.delay + held.delay };
-        let due = self.now + delay;
+        let delay = if is_reset { Duration::ZERO } else { self.delay.saturating_add(held.delay) };
+        let due = self.now.saturating_add(delay);
         // One thing after the other, whatever the delays were.
         let due = held.output.back().map_or(due, |(last, _)| due.max(*last));
         held.output.push_back((due, what));

@@ -17,7 +17,7 @@ const NO_ZXID: i64 = -1;
 impl Cluster {
     pub(super) fn enqueue(&mut self, connection: u64, queued: Queued) {
         if let Some(window) = self.reorder {
-            self.shuffle_at.get_or_insert(self.now + window);
+            self.shuffle_at.get_or_insert(self.now.saturating_add(window));
             self.shuffled.push((connection, queued));
             if let Some(held) = self.connections.get_mut(&connection) {
                 held.collected += 1;
