@@ -499,3 +499,21 @@ async fn a_follower_that_keeps_or_has_lost_a_znode_disagrees_with_the_others() {
     assert_eq!(server.data(1, "/lost"), server.data(0, "/lost"));
     assert!(at_other.exists("/lost").unwrap());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_copy_of_the_data_ends_what_was_under_way() {
+    let server = start(3).await;
+    let mut writer = client(&server, 0);
+    server.faults().hold_commits(1, true);
+    assert_eq!(writer.create("/a", 0).unwrap(), OK);
+    assert_eq!(writer.do_it(&Request::Delete { path: "/a".into(), version: -1 }).unwrap(), OK);
+    server.faults().copy_data(1);
+    // A session that others know can be resumed without a commit.
+    let mut reader = writer.back_at(server.addresses()[1], server.zxid(0)).unwrap();
+    let watch = Request::Exists { path: "/a".into(), watch: true };
+    assert_eq!(reader.do_it(&watch).unwrap(), ErrorCode::NO_NODE);
+    server.faults().hold_commits(1, false);
+    let mut events = Vec::new();
+    reader.ping_for_events(&mut events).unwrap();
+    assert_eq!(events, [], "the copy has both already");
+}

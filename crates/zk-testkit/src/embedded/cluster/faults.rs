@@ -153,7 +153,12 @@ impl Cluster {
         for connection in self.connections_at(server) {
             self.reset(connection);
         }
-        self.replicas[server].tree = self.replicas[self.leader].tree.clone();
+        let tree = self.replicas[self.leader].tree.clone();
+        let replica = &mut self.replicas[server];
+        replica.tree = tree;
+        // What was under way is in the copy, or is lost with the connection.
+        replica.inbox.clear();
+        replica.outbox.clear();
     }
 
     pub(crate) fn set_reorder(&mut self, window: Option<Duration>) {
