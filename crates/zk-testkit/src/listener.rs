@@ -9,6 +9,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 1024;
+/// The pause after an error that passes with time, such as too many open files.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// On loopback a listening socket accepts at once.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(200);
 
@@ -42,11 +44,14 @@ impl Listener {
         self.address
     }
 
-    /// The next connection; none comes while it refuses them.
-    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        match &self.state {
-            PortState::Listening(listener) => listener.accept().await,
-            PortState::Refusing(_) | PortState::Lost => std::future::pending().await,
+    /// The next connection; none comes while it refuses them. After an error it tries again.
+    pub(crate) async fn accept(&self) -> (TcpStream, SocketAddr) {
+        let PortState::Listening(listener) = &self.state else { return std::future::pending().await };
+        loop {
+            match listener.accept().await {
+                Ok(accepted) => return accepted,
+                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+            }
         }
     }
 
@@ -94,4 +99,25 @@ fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     socket.set_reuseport(true)?;
     socket.bind(address)?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd as _;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn an_accept_that_fails_is_tried_again() {
+        let listener = Listener::open(([127, 0, 0, 1], 0).into()).unwrap();
+        let PortState::Listening(socket) = &listener.state else { panic!("it listens") };
+        let same = std::net::TcpStream::from(socket.as_fd().try_clone_to_owned().unwrap());
+        // Until it listens again each attempt fails.
+        same.shutdown(Shutdown::Read).unwrap();
+        assert!(timeout(4 * ACCEPT_AGAIN, listener.accept()).await.is_err());
+        let _same = TcpSocket::from_std_stream(same).listen(BACKLOG).unwrap();
+        let client = std::net::TcpStream::connect(listener.address()).unwrap();
+        let (_, peer) = timeout(Duration::from_secs(10), listener.accept()).await.expect("a connection");
+        assert_eq!(peer, client.local_addr().unwrap());
+    }
 }

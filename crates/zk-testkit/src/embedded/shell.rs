@@ -19,8 +19,6 @@ use crate::listener::Listener;
 const READ: usize = 16 << 10;
 /// How much is written at once, if so much is there.
 const WRITE: usize = 64 << 10;
-/// The pause after an error that passes with time, such as too many open files.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// The state machine, and how its outputs reach the connections.
 #[derive(Debug)]
@@ -143,12 +141,9 @@ pub(super) async fn accept(
             Some(PortChange { refuse, done }) = port_changes.recv() => {
                 let _ = done.send(listener.refuse(refuse));
             }
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    connections.spawn(serve(Arc::clone(&shared), server, tls.clone(), stream, peer));
-                }
-                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
-            },
+            (stream, peer) = listener.accept() => {
+                connections.spawn(serve(Arc::clone(&shared), server, tls.clone(), stream, peer));
+            }
             Some(_) = connections.join_next() => {}
         }
     }

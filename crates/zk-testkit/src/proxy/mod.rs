@@ -252,8 +252,7 @@ impl Acceptor {
                     }
                     None => return,
                 },
-                // An error concerns one connection that is gone already.
-                Ok((client, _)) = self.listener.accept() => self.link(client),
+                (client, _) = self.listener.accept() => self.link(client),
                 Some(_) = self.links.join_next() => {}
             }
         }
