@@ -30,6 +30,8 @@ pub(super) struct Shared {
 }
 
 type Connections = HashMap<u64, mpsc::UnboundedSender<Output>>;
+/// A connection, and what is to be done to it.
+type Opened = (u64, mpsc::UnboundedReceiver<Output>);
 
 #[derive(Debug)]
 struct ShellState {
@@ -75,7 +77,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, server: usize, peer: SocketAddr) -> (u64, mpsc::UnboundedReceiver<Output>) {
+    fn open(&self, server: usize, peer: SocketAddr) -> Opened {
         let (to, outputs) = mpsc::unbounded_channel();
         let connection = self.change(|cluster, connections| {
             let connection = cluster.open(server, peer);
@@ -156,12 +158,13 @@ async fn serve(shared: Arc<Shared>, server: usize, tls: TlsSetting, mut stream: 
         #[cfg(feature = "tls")]
         tls,
     } = tls;
+    let opened = shared.open(server, peer);
     #[cfg(feature = "tls")]
     if let Some(tls) = tls {
-        return serve_tls(&shared, server, tls, stream, peer).await;
+        return serve_tls(&shared, opened, tls, stream).await;
     }
     let (mut reading, mut writing) = stream.split();
-    match exchange(&shared, server, peer, &mut reading, &mut writing).await {
+    match exchange(&shared, opened, &mut reading, &mut writing).await {
         Ending::Orderly => {
             let _ = stream.shutdown().await;
         }
@@ -176,15 +179,29 @@ async fn serve(shared: Arc<Shared>, server: usize, tls: TlsSetting, mut stream: 
 #[cfg(feature = "tls")]
 async fn serve_tls(
     shared: &Shared,
-    server: usize,
+    (connection, mut outputs): Opened,
     tls: Arc<rustls::ServerConfig>,
     stream: TcpStream,
-    peer: SocketAddr,
 ) {
-    // An error: the client is refused, or has refused the server.
-    let Ok(stream) = tokio_rustls::TlsAcceptor::from(tls).accept(stream).await else { return };
+    let mut accepting = tokio_rustls::TlsAcceptor::from(tls).accept(stream);
+    let accepted = tokio::select! {
+        biased;
+        // Before its first frame a client is sent nothing, but its time may be over.
+        output = outputs.recv() => Err(output),
+        // An error: the client is refused, or has refused the server.
+        accepted = &mut accepting => accepted.map_err(|_| None),
+    };
+    let stream = match accepted {
+        Ok(stream) => stream,
+        Err(output) => {
+            if let (Some(Output::Close(Ending::Reset)), Some(stream)) = (output, accepting.get_ref()) {
+                let _ = stream.set_zero_linger();
+            }
+            return shared.disconnected(connection);
+        }
+    };
     let (mut reading, mut writing) = tokio::io::split(stream);
-    match exchange(shared, server, peer, &mut reading, &mut writing).await {
+    match exchange(shared, (connection, outputs), &mut reading, &mut writing).await {
         Ending::Orderly => {
             let _ = writing.shutdown().await;
         }
@@ -202,19 +219,18 @@ pub(super) async fn serve_in_memory(
     peer: SocketAddr,
 ) {
     let (mut reading, mut writing) = tokio::io::split(stream);
+    let opened = shared.open(server, peer);
     // Nothing is lost that was written before either ending.
-    exchange(&shared, server, peer, &mut reading, &mut writing).await;
+    exchange(&shared, opened, &mut reading, &mut writing).await;
 }
 
 /// Serves one connection to its end.
 async fn exchange(
     shared: &Shared,
-    server: usize,
-    peer: SocketAddr,
+    (connection, mut outputs): Opened,
     reading: &mut (impl AsyncRead + Unpin),
     writing: &mut (impl AsyncWrite + Unpin),
 ) -> Ending {
-    let (connection, mut outputs) = shared.open(server, peer);
     let room = Notify::new();
     let written = |count| {
         shared.with(|cluster| cluster.written(connection, count));
