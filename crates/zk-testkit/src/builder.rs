@@ -122,6 +122,8 @@ pub struct EnsembleBuilder {
     jvm_flags: Vec<String>,
 }
 
+/// The file with the flags of the Java runtime, one a line, for [`Ensemble::attach`].
+const JVM_FLAGS: &str = "jvm-flags";
 /// Names the file of an archive of the servers' classes.
 const CLASSES: &str = "ZK_TESTKIT_CLASSES";
 
@@ -145,7 +147,7 @@ impl Ensemble {
 
     /// Takes over an ensemble that was started [`detached`](EnsembleBuilder::detached),
     /// by its directory. Dropping the value leaves the servers alone; see
-    /// [`end`](Self::end).
+    /// [`end`](Self::end). A server that is started again has the settings of its first start.
     ///
     /// # Errors
     /// [`Error::NoEnsemble`] if the directory holds none; the errors of
@@ -282,9 +284,14 @@ impl EnsembleBuilder {
         if servers.is_empty() {
             return Err(Error::NoEnsemble { reason: "there is no server-0/zoo.cfg".to_owned(), dir });
         }
+        let mut launch = self.launch(Installation::find()?, &dir)?;
+        // An earlier release of this crate has not written them.
+        if let Ok(flags) = std::fs::read_to_string(dir.join(JVM_FLAGS)) {
+            launch.jvm_flags = flags.lines().map(str::to_owned).collect();
+        }
         Ok(Ensemble {
             servers,
-            launch: self.launch(Installation::find()?, &dir)?,
+            launch,
             start_within: self.start_within,
             ends_servers: false,
             _reaper: None,
@@ -353,6 +360,9 @@ impl EnsembleBuilder {
             .map(|(index, (host, ports))| Server::new(index, &dir, *ports, host))
             .collect();
         let launch = self.launch(installation, &dir)?;
+        let flags = dir.join(JVM_FLAGS);
+        std::fs::write(&flags, launch.jvm_flags.join("\n"))
+            .context(|| format!("cannot write {}", flags.display()))?;
         let links = if self.breakable_links { Some(Links::between(&ports).await?) } else { None };
         for server in &servers {
             server.write_config(&self.config(server, &ports, links.as_ref()))?;

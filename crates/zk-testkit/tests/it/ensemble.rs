@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::RawClient;
 use zk_session::{CreateMode, Session};
 use zk_testkit::{Ensemble, Error, Installation, Mode, PortReservation};
 
@@ -195,6 +196,7 @@ async fn a_detached_ensemble_is_found_again_and_ended() {
             settings.base_port = Some(ports.ports()[0]);
             settings.dir = Some(dir.path().into());
             settings.detached = true;
+            settings.ttl_nodes = true;
         })
     };
     let started = builder().start().await.unwrap();
@@ -208,6 +210,13 @@ async fn a_detached_ensemble_is_found_again_and_ended() {
     assert_eq!(found.connect_string(), connect);
     assert_eq!(found.server(0).pid(), Some(pid));
     found.wait_serving(SOON).await.unwrap();
+    // It starts again with what is set on its command line, too.
+    found.stop(0).await.unwrap();
+    found.start_server(0).await.unwrap();
+    found.wait_serving(SOON).await.unwrap();
+    let mut client = RawClient::connect(found.addresses()[0]).await.unwrap();
+    assert_eq!(client.create_ttl("/for-a-while", 60_000).await.unwrap().error, 0);
+    let pid = found.server(0).pid().unwrap();
     found.end();
     assert_eq!(alive(&[pid]), Vec::<u32>::new());
 
