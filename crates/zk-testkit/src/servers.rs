@@ -27,7 +27,8 @@ pub enum Servers {
 
 impl Servers {
     /// Starts servers of that kind with that `tickTime`, and otherwise with the
-    /// defaults of [`Ensemble::builder`] and [`TestServer::builder`], which are the same.
+    /// defaults of [`Ensemble::builder`] and [`TestServer::builder`], which are the same except for
+    /// [`ttl_nodes`](crate::EnsembleBuilder::ttl_nodes).
     ///
     /// # Errors
     /// For Apache ZooKeeper what is missing on this machine, or which server did not start and the end of its

@@ -76,7 +76,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// `None` for what the client library sends by itself. A request that can't be read has no path.
+    /// `None` for a kind that [`Op`] does not name. A request that can't be read has no path.
     pub(crate) fn new(header: RequestHeader, request: Option<&Request<'_>>) -> Option<Self> {
         let path = request.and_then(Request::path).map(str::to_owned);
         let op = Op::from_code(header.op)?;

@@ -19,8 +19,9 @@ pub struct Which {
 }
 
 impl Which {
-    /// Any request of the application: not pings, not authentication, not the
-    /// watches that a client library sets again after a reconnect.
+    /// Any request of a kind that [`Op`] names: not pings, not authentication, not the watches that a client
+    /// library sets again after a reconnect. A library may send such requests by itself, such as
+    /// [`Op::CloseSession`] and [`Op::Check`].
     pub fn any() -> Self {
         Self::default()
     }
