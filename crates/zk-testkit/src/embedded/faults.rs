@@ -97,7 +97,7 @@ impl TestServerFaults<'_> {
         self.add(which, FaultKind::Late(by))
     }
 
-    /// Delays every reply and every event from now on.
+    /// Delays every reply and every event from now on. Resets are not delayed.
     pub fn delay_replies(self, by: Duration) {
         self.server.shared.with(|cluster| cluster.delay = by);
     }

@@ -37,7 +37,8 @@ async fn connections_in_memory_end_with_their_server() {
     for servers in [1, 3] {
         let server = TestServer::builder().servers(servers).start_in_memory().unwrap();
         server.faults().delay_replies(SOON * 2);
-        let mut clients = server.addresses().into_iter().map(|at| server.open(at).unwrap()).collect::<Vec<_>>();
+        let mut clients =
+            server.addresses().into_iter().map(|at| server.open(at).unwrap()).collect::<Vec<_>>();
         for client in &mut clients {
             client.write_all(&hello(4000, 0, NO_PASSWORD, 0, Some(false))).await.unwrap();
         }
