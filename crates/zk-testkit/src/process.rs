@@ -21,13 +21,16 @@ const FREEZES_WITHIN: Duration = Duration::from_secs(10);
 /// program.kill()?;
 /// program.wait()?;
 /// assert!(zk_testkit::freeze(program.id()).is_err());
+/// assert!(zk_testkit::freeze(0).is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors
 /// There is no such process, it belongs to another user, or it has not stopped within that time: it waits for a disk.
 pub fn freeze(pid: u32) -> io::Result<()> {
-    signal::kill(Pid::from_raw(pid.cast_signed()), Signal::SIGSTOP)?;
+    // 0 and negative numbers are groups of processes.
+    let one = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(io::ErrorKind::InvalidInput)?;
+    signal::kill(Pid::from_raw(one), Signal::SIGSTOP)?;
     let deadline = Instant::now() + FREEZES_WITHIN;
     // One that is gone by now was there, and does nothing either.
     while threads(pid).is_some_and(|mut states| states.any(|state| !matches!(state, 'T' | 't' | 'X' | 'Z'))) {
