@@ -219,7 +219,7 @@ fn json(kind: &str) -> String {
         return format!("table of {}", json(kinds.split_once(", ").unwrap().1));
     }
     match kind {
-        "u32" | "u64" | "usize" | "i64" => "number".to_owned(),
+        "i32" | "u32" | "u64" | "usize" | "i64" => "number".to_owned(),
         "bool" => "boolean".to_owned(),
         "String" | "MemberId" | "SiteId" | "Ballot" => "string".to_owned(),
         other => format!("`{other}`"),
