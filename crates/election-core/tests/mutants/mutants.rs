@@ -126,7 +126,7 @@ fn missed(rule: &str) -> Without {
             "members remember the base, and say so where a decision has a lower one",
             Setting { start: Start::Nothing, restored: true, ..new("", 0, 0, &[]) },
         ),
-        "Remembered" => Breaks("leads as decided", DELETED),
+        "Remembered" => Breaks("leads as decided", Setting { liveness: false, ..DELETED }),
         "MemoryShared" => Breaks(END, DELETED_AND_DEATH),
         "OneSlot" | "SlotsCarried" | "TermOfSlot" => {
             Breaks("others undisturbed", Setting { start: Start::Nothing, liveness: false, ..SLOTS })
