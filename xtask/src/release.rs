@@ -3,6 +3,7 @@
 mod sbom;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -108,7 +109,10 @@ async fn package_files(
             succeed(Command::new("dpkg-deb").arg("-x").arg(path).arg(root.path())).await?;
         }
     }
-    fs::copy(of_archive, root.path().join("usr/bin").join(NAME))?;
+    let program = root.path().join("usr/bin").join(NAME);
+    fs::copy(of_archive, &program)?;
+    // Not what the umask of the build has made of it.
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     // Without the directories of the system, to which tar would give the modes of the archive.
     let list = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
     let members = entries(root.path(), NAME)?.into_iter().map(|entry| format!("./{}\n", entry.display()));

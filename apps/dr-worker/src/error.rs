@@ -277,7 +277,7 @@ the code of the command of the same name.
                     "wait and try again, or look at the state with `dr-worker list`: the request may still be in progress. Of \
                      `dr-worker run` and `config check`: another process has the id or the recipe of a job, or this \
                      host lacks what a key names: a program, a file, a directory, a user, an address. It may come with a later \
-                     mount or network, and systemd starts the worker again until it is there. Of all: an access list in \
+                     mount or network, and systemd starts the worker again until it is there. Of any command: an access list in \
                      ZooKeeper denies access; correct `zookeeper.auth`, or the list"
                 }
                 ExitCode::Config => {

@@ -230,14 +230,17 @@ impl JobRequests {
             let mut node = || nodes.next().flatten();
             let (asked, orders, holder) = (node(), Known::<Control>::new(&control_path, node()), node());
             let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else { return Ok(None) };
+            let begun = RequestState::Accepted { term };
+            let state = AdminRequest::decode(&path, &asked.data)?.state;
+            // An earlier try was carried out, and its reply was lost.
+            let is_begun = state == begun && self.tried.contains(which);
+            if state != RequestState::Pending && !is_begun {
+                return Ok(None);
+            }
             let Some(holder) = held(holder)? else { return Ok(None) };
             let mut control = orders.record_or_default()?;
-            let begun = RequestState::Accepted { term };
-            match AdminRequest::decode(&path, &asked.data)?.state {
-                RequestState::Pending => {}
-                // An earlier try was carried out, and its reply was lost.
-                state if state == begun && self.tried.contains(which) => break control,
-                _ => return Ok(None),
+            if is_begun {
+                break control;
             }
             let before = control.clone();
             obey(&mut control, request);

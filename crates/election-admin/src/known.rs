@@ -106,11 +106,8 @@ impl KnownDecision {
     /// # Errors
     /// When ZooKeeper doesn't answer, or refuses.
     pub async fn make_parents(&self, session: &Incarnation) -> Result<(), OpError> {
-        if self.node().is_none() {
-            session.create_parents(&self.paths.elected()).await?;
-            session.create_parents(&self.paths.ballot_prefix("")).await?;
-        }
-        Ok(())
+        self.known.make_parents(session).await?;
+        session.create_parents(&self.paths.ballot_prefix("")).await
     }
 
     /// Writes a decision over the one that was read, and over no other.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use job_guard::{
-    Exit, Guards, Job, JobRun, KILL_RESERVE, Lease, Reporter, RestartPolicy, RunEnd, Stream, adopt_orphans,
+    Exit, Guards, Job, JobRun, KILL_RESERVE, Lease, Reporter, RestartPolicy, RunEnd, Stream, adopt_guards,
+    adopt_orphans,
 };
 
 /// The time was over, as timeout(1) has it.
@@ -29,6 +30,10 @@ fn main() -> ExitCode {
         eprintln!("COMMAND gets SIGTERM after SECONDS. No process of it is left 5.3 s after that.");
         return ExitCode::from(FAILED);
     };
+    // What the program has started that this one replaces: no orphans.
+    let children = std::fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id()));
+    let children = children.unwrap_or_default();
+    adopt_guards(children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()));
     // Before a guard can be killed.
     let runtime =
         adopt_orphans().and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build());

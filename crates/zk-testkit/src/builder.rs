@@ -535,8 +535,6 @@ impl EnsembleBuilder {
 pub(crate) const LEAST: Duration = Duration::from_millis(1);
 /// No test takes longer, and a server counts milliseconds in 31 bits.
 pub(crate) const MOST: Duration = Duration::from_secs(24 * 60 * 60);
-/// Later than a test ends, and can be added to any point in time: a century.
-pub(crate) const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// So many ticks are no longer than that. ZooKeeper's longest session timeout is 20 ticks.
 const MOST_TICK: Duration = Duration::from_secs(60);
 pub(crate) const MOST_TICKS: u32 = 1440;

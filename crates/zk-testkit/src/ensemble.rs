@@ -8,11 +8,11 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::admin::{self, Mode};
-use crate::builder::FAR;
 use crate::links::Links;
 use crate::ports::PortReservation;
 use crate::reaper::Reaper;
 use crate::server::{Launch, Server};
+use crate::times::FAR;
 use crate::{Error, Network};
 
 /// How often a server is asked while something is awaited.

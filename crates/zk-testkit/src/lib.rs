@@ -21,6 +21,7 @@ mod reaper;
 mod server;
 mod servers;
 mod skip;
+mod times;
 
 pub use admin::Mode;
 pub use builder::EnsembleBuilder;

@@ -33,8 +33,12 @@ impl Listener {
     /// Listens. On port 0: on a free one. A port on which another socket listens is in use, also where that one
     /// would share it (`SO_REUSEPORT`).
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        if address.port() != 0 && std::net::TcpStream::connect_timeout(&address, ANSWERS_WITHIN).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
+        if address.port() != 0 {
+            // The queue of a socket that accepts nothing is full at some time: no answer then.
+            match std::net::TcpStream::connect_timeout(&address, ANSWERS_WITHIN) {
+                Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
+                _ => return Err(io::ErrorKind::AddrInUse.into()),
+            }
         }
         let listener = listen(address)?;
         Ok(Self { address: listener.local_addr()?, state: PortState::Listening(listener) })

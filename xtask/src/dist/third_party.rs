@@ -21,6 +21,9 @@ Contributors, MIT OR Apache-2.0), and that of the archive contains musl (Rich Fe
 /// What the names of licence files begin with.
 const BEGINNINGS: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
+/// Directories whose contents are not in the program.
+const UNUSED: [&str; 4] = ["TESTS", "BENCHES", "EXAMPLES", "FUZZ"];
+
 /// A library.
 struct Library {
     /// With its version.
@@ -100,10 +103,17 @@ impl Library {
     /// Its licence files.
     fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut files = Vec::new();
-        for entry in fs::read_dir(&self.dir).with_context(|| self.dir.display().to_string())? {
-            let path = entry?.path();
-            if path.is_file() && BEGINNINGS.iter().any(|beginning| upper(&path).starts_with(beginning)) {
-                files.push(path);
+        let mut dirs = vec![self.dir.clone()];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+                let path = entry?.path();
+                if path.is_dir() && !UNUSED.contains(&&*upper(&path)) {
+                    dirs.push(path);
+                } else if path.is_file()
+                    && BEGINNINGS.iter().any(|beginning| upper(&path).starts_with(beginning))
+                {
+                    files.push(path);
+                }
             }
         }
         files.sort();

@@ -221,8 +221,8 @@ fn locked(state_dir: &Path, member: &str, stop: &str) -> Result<StateLock, Error
     if let Some(owner) = owner.ok().filter(|owner| *owner != Uid::effective()) {
         let name = User::from_uid(owner).ok().flatten().map_or_else(|| owner.to_string(), |user| user.name);
         return Err(Error::Failed(format!(
-            "{} belongs to user {name}, the worker's user: run this command as that user, with \
-             `runuser -u {name} --` before it; nothing was changed",
+            "{} belongs to user {name}, the worker's user: run this command as that user, \
+             with the environment of its service (docs/lost-quorum.md); nothing was changed",
             state_dir.display()
         )));
     }

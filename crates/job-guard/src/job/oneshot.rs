@@ -201,8 +201,9 @@ impl OneShot {
                 }
                 moved = moved(&mut by), if by.is_some() => {
                     let until = moved.min(longest);
+                    let moved = last_kill(until);
                     // The guard learns only now of a time that has passed.
-                    kill_at = last_kill(until).max(BootTime::now());
+                    kill_at = if moved < kill_at { moved.max(BootTime::now()) } else { moved };
                     guarded.until(until);
                 }
                 () = sleep_until(kill_at + ESCALATION_LAG) => if !self.destroyed(&mut guarded).await {

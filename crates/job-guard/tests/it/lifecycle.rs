@@ -269,6 +269,23 @@ async fn a_job_that_waits_to_be_started_ends_with_its_lease() {
 }
 
 #[tokio::test]
+async fn a_freezing_job_that_waits_to_be_started_needs_no_time_to_stop() {
+    let tree = Tree::new();
+    let mut spec = tree.spec("echo > started; sleep 1000");
+    (spec.freezes, spec.stop_timeout) = (true, Duration::from_secs(20));
+    let lease = Lease::lasting(Duration::from_secs(20));
+    lease.suspend(true);
+    let job = JobRun::start(spec, &lease, guards());
+    // Time passes in which one that does not freeze would end.
+    let ended = tokio::time::timeout(Duration::from_millis(300), job.finished()).await;
+    assert!(ended.is_err(), "{ended:?}");
+    lease.renew(Duration::from_secs(60));
+    lease.suspend(false);
+    until("the job", || tree.file("started").exists()).await;
+    job.stop(soon()).await;
+}
+
+#[tokio::test]
 async fn a_job_that_keeps_ending_is_given_up_after_its_restarts() {
     let tree = Tree::new();
     let mut spec = tree.spec("echo run >> runs; exit 7");

@@ -25,7 +25,7 @@ const MOST_REQUEST: usize = 1 << 30;
 /// The time for an earlier server to release a fixed port: its tasks end after it was dropped.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 /// The pause between two attempts to take a fixed port.
-const LISTEN_AGAIN: Duration = Duration::from_millis(5);
+const LISTEN_AGAIN: Duration = Duration::from_millis(20);
 
 impl TestServer {
     /// Starts one server with the defaults of [`TestServerBuilder`].

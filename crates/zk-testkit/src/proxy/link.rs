@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::frame::{Asked, Op, Piece, Pieces, reply_xid};
 use super::record::{Record, Sender};
 use super::rule::{FaultKind, MatchedFault, Rules};
-use crate::builder::FAR;
+use crate::times::FAR;
 
 /// What a server may send ahead of what is passed on; beyond that its connection fills up.
 const DELAYED: usize = 64;

@@ -17,9 +17,9 @@ pub use frame::Op;
 pub use record::{PassedFrame, Sender};
 pub use rule::{Loss, Lost, Which};
 
-use crate::builder::FAR;
 use crate::error::Context as _;
 use crate::listener::Listener;
+use crate::times::FAR;
 use crate::{Error, PortReservation};
 use link::{Gate, ProxyState};
 use record::Record;

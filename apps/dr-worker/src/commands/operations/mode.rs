@@ -43,7 +43,7 @@ impl From<Word> for Mode {
 
 /// Suspend automatic decisions: mode manual until `resume`.
 ///
-/// A leader leads on, but is not replaced: if it is lost or its worker ends, no member leads until `resume` or `failover`.
+/// A leader keeps leading, but is not replaced: if it is lost or its worker ends, no member leads until `resume` or `failover`.
 #[derive(Debug, Args)]
 pub(super) struct Pause {}
 

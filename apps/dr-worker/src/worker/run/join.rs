@@ -10,7 +10,7 @@ use election_core::{
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use job_guard::{Guards, LeftRun, RunState, StateLock, capabilities::may_kill_any_user, delegated_cgroup};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 use zk_session::{BootTime, Incarnation, Session, SessionPin};
 
 use super::{
@@ -53,6 +53,9 @@ use crate::{
 
 /// How many elections are looked at, at a time, before the worker joins them.
 const LOOKED_AT_ONCE: usize = 64;
+
+/// How long the next program of a process waits for the orders about a standby that its job did not have before.
+const ORDERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a worker has on this node when it joins.
 pub(super) struct Here<'a> {
@@ -450,7 +453,19 @@ async fn look(
             floor = newest.floor(job.name()).await;
         }
         if job.spec.standby.is_some() && had_standby != Some(&true) {
-            stopped_standby = stopped(observer, &paths, config).await?;
+            // If it was stopped, it is stopped again as soon as the orders are read.
+            match timeout(ORDERS_WITHIN, stopped(observer, &paths, config)).await {
+                Ok(Ok(order)) => stopped_standby = order,
+                Ok(Err(error)) => {
+                    tracing::warn!(job = job.name(), %error, "can't read the standing orders: the standby is started");
+                }
+                Err(_) => {
+                    tracing::warn!(
+                        job = job.name(),
+                        "no answer about the standing orders yet: the standby is started"
+                    );
+                }
+            }
         }
         return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor, stopped_standby });
     }

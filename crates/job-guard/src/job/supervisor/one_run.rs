@@ -137,6 +137,8 @@ impl Supervisor {
         self.frozen.send_replace(false);
         self.publish(None);
         let mut run = Run::default();
+        // In a pause one that freezes would rest until the end of its lease, as its leader does.
+        let stop_timeout = if self.job.freezes { Duration::ZERO } else { self.job.stop_timeout };
         let before = before_start(self.job.run_as.clone(), self.suspended.clone());
         let may_start = tokio::select! {
             biased;
@@ -145,7 +147,7 @@ impl Supervisor {
                 return run.ended;
             }
             may_start = before => may_start,
-            () = lease_is_over(self.work_until.clone(), self.job.stop_timeout) => {
+            () = lease_is_over(self.work_until.clone(), stop_timeout) => {
                 let reason = Why::Deadline.to_string();
                 return Ended { reason, by_deadline: true, ..run.ended };
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::builder::FAR;
+use crate::times::FAR;
 
 #[derive(Debug, Default)]
 pub(super) struct Clock {
