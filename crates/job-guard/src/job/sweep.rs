@@ -11,6 +11,9 @@
 //! has already passed. Such a child got its number after the look began, because the kernel hands out numbers in ascending
 //! order. So the look goes on to the numbers given since then, until there is no new one: then every living process has been
 //! seen. (A program with CAP_CHECKPOINT_RESTORE can choose numbers. Run it in a cgroup.)
+//!
+//! What is found is killed after each of these steps, not at the end of the look: a process that starts its successor and ends
+//! would have ended by then each time, and no look would ever kill it.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::fs;
@@ -19,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use boot_time::{BootTime, sleep_until};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::{guards::Guards, left::LeftRun};
@@ -155,7 +158,7 @@ enum Swept {
     Left(String),
 }
 
-/// Looks once for the processes of one record, and kills them.
+/// Looks once for the processes of one record, and kills those that are found.
 fn clear(record: &Record, path: &Path, variable: &str) -> io::Result<Swept> {
     if record.boot != boot()? {
         return Ok(Swept::Gone);
@@ -176,9 +179,6 @@ fn clear(record: &Record, path: &Path, variable: &str) -> io::Result<Swept> {
     let run = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let seen = SweepLook::look(record, variable, run)?;
     let (ours, strangers) = judge(record, &seen);
-    for &pid in &ours {
-        let _ = kill(pid, Signal::SIGKILL);
-    }
     if !ours.is_empty() {
         return Ok(Swept::Left(format!(
             "processes {} of a job survive SIGKILL, or run as another user",
@@ -233,6 +233,7 @@ enum Mark {
 }
 
 impl SweepLook {
+    /// Looks at all processes, and kills those of the run.
     fn look(record: &Record, variable: &str, run: &str) -> io::Result<SweepLook> {
         if Process::read(Pid::from_raw(1)).ok().flatten().is_none() {
             return Err(io::Error::other(
@@ -243,12 +244,34 @@ impl SweepLook {
         let mut seen = SweepLook::default();
         seen.exempt.insert(me.pid);
         seen.exempt.extend(ancestors_of(&me)?);
-        let mut see = |pid| seen.add(pid, record, variable, run);
-        seen.is_whole = see_all(tree::next_number, tree::pids, |pid| match tree::is_thread(pid)? {
-            true => Ok(()),
-            false => see(pid),
+        let mut killed = BTreeSet::new();
+        seen.is_whole = see_all(tree::next_number, tree::pids, |pids| {
+            for pid in pids {
+                if !tree::is_thread(pid)? {
+                    seen.add(pid, record, variable, run)?;
+                }
+            }
+            let ours = BTreeSet::from_iter(judge(record, &seen).0);
+            // The youngest first: it may be about to start another one.
+            for &pid in ours.iter().rev().filter(|&&pid| killed.insert(pid)) {
+                seen.kill(pid, &ours);
+            }
+            Ok(())
         })?;
         Ok(seen)
+    }
+
+    /// Kills a process of the run, and all of its process group if no other is known in that: such a signal reaches also what
+    /// the group starts at this moment.
+    fn kill(&self, pid: Pid, ours: &BTreeSet<Pid>) {
+        let Some(Known { process: Process { group, .. }, .. }) = self.processes.get(&pid) else { return };
+        let mut members = (self.processes.values())
+            .filter(|known| known.process.group == *group && !known.process.is_dead());
+        // Zero is that of a group outside this PID namespace.
+        if group.as_raw() > 1 && members.all(|known| ours.contains(&known.process.pid)) {
+            let _ = killpg(*group, Signal::SIGKILL);
+        }
+        let _ = kill(pid, Signal::SIGKILL);
     }
 
     fn add(&mut self, pid: Pid, record: &Record, variable: &str, run: &str) -> io::Result<()> {
@@ -263,19 +286,19 @@ impl SweepLook {
     }
 }
 
-/// Calls `see` with all that `list` returns, and with all numbers that are given until it has. `next` takes the next number.
-/// Returns whether no living process was left out.
+/// Calls `see` with all that `list` returns, then with the numbers that were given until it had seen those, and so on. `next`
+/// takes the next number. Returns whether no living process was left out.
 fn see_all(
     mut next: impl FnMut() -> io::Result<i32>,
     list: impl FnOnce() -> io::Result<Vec<Pid>>,
-    mut see: impl FnMut(Pid) -> io::Result<()>,
+    mut see: impl FnMut(Vec<Pid>) -> io::Result<()>,
 ) -> io::Result<bool> {
     let mut newest = next()?;
-    list()?.into_iter().try_for_each(&mut see)?;
+    see(list()?)?;
     for _ in 0..ROUNDS {
         let before = std::mem::replace(&mut newest, next()?);
         // None if the numbers have wrapped around.
-        (before + 1..newest).map(Pid::from_raw).try_for_each(&mut see)?;
+        see((before + 1..newest).rev().map(Pid::from_raw).collect())?;
         if newest <= before {
             break;
         }
@@ -472,15 +495,15 @@ mod tests {
             let is_whole = see_all(
                 || Ok(numbers.next().expect("enough")),
                 || Ok([1, 7].map(Pid::from_raw).to_vec()),
-                |pid| {
-                    seen.push(pid.as_raw());
+                |pids| {
+                    seen.extend(pids.into_iter().map(Pid::as_raw));
                     Ok(())
                 },
             );
             (is_whole.unwrap(), seen)
         };
         assert_eq!(look(&mut [9, 10].into_iter()), (true, vec![1, 7]));
-        assert_eq!(look(&mut [9, 12, 14, 15].into_iter()), (true, vec![1, 7, 10, 11, 13]));
+        assert_eq!(look(&mut [9, 12, 14, 15].into_iter()), (true, vec![1, 7, 11, 10, 13]));
         assert_eq!(look(&mut [99, 4].into_iter()), (false, vec![1, 7]), "they have wrapped around");
         let (is_whole, seen) = look(&mut (5..).step_by(2));
         assert!(!is_whole && seen.len() == 2 + ROUNDS, "a machine on which another one always begins");

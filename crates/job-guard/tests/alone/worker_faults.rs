@@ -222,14 +222,15 @@ fn without_descriptors_a_job_is_not_said_to_be_gone() {
     }
 }
 
+const CHAIN: &str = "echo x >> acts; [ -e halt ] || setsid sh ./chain &";
+
 /// Each process starts the next one and ends, so that what one look finds alive may be dead at the next, and
 /// its child has come to the worker in between.
 #[test]
 fn a_chain_that_forks_and_exits_is_ended_however_it_is_looked_at() {
     for round in 0..20 {
         let tree = Tree::new();
-        let chain = "echo x >> acts; [ -e halt ] || setsid sh ./chain &";
-        std::fs::write(tree.file("chain"), chain).expect("written");
+        std::fs::write(tree.file("chain"), CHAIN).expect("written");
         let mut setup = WorkerSetup::new(&tree, "sh ./chain; exec sleep 1000");
         setup.stop_timeout = Duration::from_millis(100);
         let worker = setup.start();
@@ -502,6 +503,37 @@ fn what_is_left_without_a_cgroup_is_found_by_its_record_and_ended() {
     assert!(tree.is_gone(), "these live: {:?}", tree.living());
     assert!(hidden.iter().all(|&pid| name_of(pid).is_none()), "{hidden:?}");
     assert!(records(state.path()).is_empty());
+}
+
+/// Each link has ended before a look at all processes has. Those of the first are of one process group; the others each of their own.
+#[test]
+fn a_chain_is_found_by_its_record_and_ended() {
+    let quick = r#"
+import os, time
+os.setsid()
+end = time.monotonic() + 60
+while time.monotonic() < end and not os.path.exists("halt"):
+    if os.fork():
+        os._exit(0)
+    open("acts", "a").write("x\n")
+"#;
+    for (chain, of) in [("python3 -IS chain", quick), ("sh ./chain", CHAIN)] {
+        let tree = Tree::new();
+        let state = tempfile::tempdir().expect("tempdir");
+        std::fs::write(tree.file("chain"), of).expect("written");
+        let script = format!("{chain} & exec sleep 1000");
+        let mut setup = WorkerSetup::new(&tree, &script);
+        setup.lock_dir = Some(state.path());
+        let mut worker = setup.start();
+        wait_for("the chain", || tree.lines("acts").len() > 20);
+        kill_together(&mut worker);
+        let swept = swept(state.path(), PATIENCE);
+        let acts = tree.lines("acts").len();
+        let living = tree.living();
+        std::fs::write(tree.file("halt"), "").expect("written");
+        assert_eq!((swept, &living[..]), (Ok(()), &[][..]), "{chain}");
+        assert_eq!(tree.lines("acts").len(), acts, "{chain}");
+    }
 }
 
 #[test]
