@@ -36,6 +36,7 @@ class Node:
     def __init__(self, name, namespace, ip, directory):
         self.name, self.namespace, self.ip, self.home = name, namespace, ip, directory / name
         self.agent = None
+        self.read, self.recent = 0, []
         self.home.mkdir(mode=0o700)
         shutil.chown(self.home, "postgres", "postgres")
 
@@ -64,10 +65,13 @@ class Node:
         return int((self.home / "data/postmaster.pid").read_text().split()[0])
 
     def acks(self):
-        """Number, begin, end, timeline."""
-        path = self.home.parent / f"{self.name}.acks"
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [(self.name, int(n), float(begun), float(ended), timeline) for n, begun, ended, timeline in map(str.split, lines)]
+        """Those of this round: number, begin, end, timeline."""
+        with open(self.home.parent / f"{self.name}.acks", "rb") as file:
+            file.seek(self.read)
+            lines = file.read().rpartition(b"\n")[0].decode().splitlines()
+        self.read += sum(len(line) + 1 for line in lines)
+        self.recent += [(self.name, int(n), float(begun), float(ended), timeline) for n, begun, ended, timeline in map(str.split, lines)]
+        return self.recent
 
 
 class Patroni:
@@ -216,11 +220,14 @@ def play(system, happens):
     primary, _ = wait("a primary and a standby again", lambda: settled(system))
     # Before the rows are read: clients go on.
     all_acks, after = acks(), newer()
+    system.acknowledged |= {ack[:2] for ack in all_acks}
+    for node in system.nodes:
+        node.recent = []
     rows = set(primary.sql("SELECT node, number FROM rows"))
     ends = [before[3], *(ack[3] for ack in all_acks if before[3] < ack[3] < healed)]
     silent = max(late - early for early, late in zip(ends, ends[1:]))
     late = [ack[2] - after[0][3] for ack in all_acks if ack[4] == before[4]] if after else []
-    lost = {ack[:2] for ack in all_acks} - rows - system.lost
+    lost = system.acknowledged - rows - system.lost
     system.lost |= lost
     return silent, after[0][3] - at if after else silent, len(lost), max([0, *late])
 
@@ -252,7 +259,7 @@ def measure(given, kind, directory, rounds):
     started, results = [], {}
     try:
         system = kind(given, nodes)
-        system.lost = set()
+        system.acknowledged, system.lost = set(), set()
         first, _ = wait("the first primary and its standby", lambda: settled(system))
         first.sql("CREATE ROLE writer LOGIN PASSWORD 'writer'")
         first.sql("CREATE TABLE rows (node text, number bigint, PRIMARY KEY (node, number))")
