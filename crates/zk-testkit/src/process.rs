@@ -1,4 +1,4 @@
-//! What `/proc` tells of a process, and how one is frozen.
+//! Reads processes from `/proc`, and freezes them.
 
 use std::fs;
 use std::io;

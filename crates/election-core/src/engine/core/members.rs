@@ -79,7 +79,7 @@ impl Core {
     /// a znode. After an administrator has deleted the election and it has begun again, or after a request was
     /// replaced by another one of the same name, a late write can find the version that it requires. The ballots are
     /// deleted with that tree, and the name of a ballot is never used twice. If only the decision is deleted, the ballots
-    /// remain, and its [`generation`](Elected::generation) tells the next one from it.
+    /// remain. Then the [`generation`](Elected::generation) of a decision is another than that of the deleted one.
     pub(crate) fn as_candidate(&self, request: Transaction) -> Transaction {
         match &self.own.ballot.name {
             Some(ballot) => request.only_while(self.config.paths.ballot(ballot), None),

@@ -32,10 +32,10 @@ impl Core {
 
     /// The ballots' parent was read, after a write over the decision was refused. Returns whether its version is another one than
     /// that write required. The decision is read once more, so that it is not older.
-    pub(crate) fn counted(&mut self, parent: Option<&Node>) -> bool {
+    pub(crate) fn learn_generation(&mut self, parent: Option<&Node>) -> bool {
         let required = self.reading.generation();
         let version = parent.map_or(0, |parent| parent.version);
-        self.reading.counted = Some(version);
+        self.reading.generation_read = Some(version);
         self.read_decision_again();
         version != required
     }

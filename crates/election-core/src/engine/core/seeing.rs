@@ -63,7 +63,7 @@ impl Core {
         self.reading.memory.compare(&known);
         let generation = |known: &Known<Elected>| known.record().map(|elected| elected.generation);
         if generation(&known) != generation(&self.reading.view.elected) {
-            self.reading.counted = None;
+            self.reading.generation_read = None;
         }
         self.reading.view.elected = known;
         self.reading.learn_tokens(self.is_contest());

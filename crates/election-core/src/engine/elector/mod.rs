@@ -216,7 +216,7 @@ impl Elector {
                 Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
             ) => {
                 let refused = (!matches!(outcome, Outcome::Unknown(_))).then_some(over);
-                core.reading.counted = None;
+                core.reading.generation_read = None;
                 perform(core, ZkOp::Get(core.config.paths.elected()), ElectorOp::ReadElected(refused));
             }
             (ElectorOp::Check(step, check), outcome) => return self.checked(core, step, check, outcome),
@@ -236,7 +236,7 @@ impl Elector {
                 }
             }
             (ElectorOp::ReadGeneration, Outcome::Got(parent)) => {
-                core.counted(parent.as_ref());
+                core.learn_generation(parent.as_ref());
             }
             (
                 ElectorOp::Vacate(slot),
@@ -244,7 +244,7 @@ impl Elector {
             ) => {
                 if *outcome == Outcome::Stale {
                     core.own.ballot.must_be_listed = true;
-                    core.reading.counted = None;
+                    core.reading.generation_read = None;
                     perform(core, ZkOp::Get(core.config.paths.election()), ElectorOp::ReadGeneration);
                 }
                 perform(core, ZkOp::Get(core.config.paths.leader_znode(slot)), ElectorOp::ReadLeader(slot));

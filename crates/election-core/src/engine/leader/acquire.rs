@@ -334,7 +334,7 @@ impl OwnLeadership {
             }
             (AcquireStep::Creating, Outcome::Unknown(_)) => AcquireStep::Looking,
             (AcquireStep::Creating, Outcome::Stale | Outcome::Missing) => {
-                core.reading.counted = None;
+                core.reading.generation_read = None;
                 AcquireStep::ReadElected
             }
             (AcquireStep::ReadElected, Outcome::Got(node)) => {
@@ -352,7 +352,7 @@ impl OwnLeadership {
                 }
             }
             (AcquireStep::ReadGeneration, Outcome::Got(parent)) => {
-                if !core.counted(parent.as_ref()) {
+                if !core.learn_generation(parent.as_ref()) {
                     core.retry(Part::Leader);
                 }
                 again

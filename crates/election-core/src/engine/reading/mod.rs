@@ -22,14 +22,14 @@ pub(crate) struct Reading {
     pub(crate) tenures: Vec<Tenure>,
     pub(crate) rereading: Rereading,
     /// The version of the ballots' parent, read after a write over the decision was refused, and before the decision in the view.
-    pub(crate) counted: Option<i32>,
+    pub(crate) generation_read: Option<i32>,
 }
 
 impl Reading {
     /// Forgets everything of a former session, except the memory of what was decided.
     pub(crate) fn forget(&mut self) {
         self.view = View::default();
-        self.counted = None;
+        self.generation_read = None;
         self.memory.forget_session();
     }
 
@@ -39,7 +39,7 @@ impl Reading {
     pub(crate) fn generation(&self) -> i32 {
         let kept = || self.memory.decision.as_ref().map(|kept| &kept.0);
         let decided = self.view.elected.record().or_else(kept).map(|elected| elected.generation);
-        self.counted.or(decided).unwrap_or(0)
+        self.generation_read.or(decided).unwrap_or(0)
     }
 
     /// The latest decision that it has seen, while the decision in ZooKeeper is missing or older.
