@@ -19,6 +19,10 @@ pub(crate) async fn run(servers: &str, member: &str) -> Result<u32, Box<dyn std:
     let mut candidate = Candidate::new(&session, config);
     // When leadership is lost, the steps are dropped, and begin again with the next leadership.
     let done = candidate.run_while_leading(async |leadership| steps(member, leadership).await).await?;
+    // Leadership is released in the background, which the end of the program would cut short.
+    if let Some(election) = candidate.election() {
+        election.leave().await;
+    }
     println!("{member} has done {done} steps");
     Ok(done)
 }

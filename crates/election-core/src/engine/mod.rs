@@ -269,6 +269,12 @@ impl Engine {
         !self.core.own.duty.is_working || matches!(self.policy().on_pause, OnPause::Keep { .. })
     }
 
+    /// Whether any work of the application runs.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn is_working(&self) -> bool {
+        self.core.own.duty.is_working
+    }
+
     /// The settings, as they are now.
     #[cfg(feature = "runtime")]
     pub(crate) fn config(&self) -> &Config {

@@ -43,7 +43,9 @@ impl Candidate {
         }
     }
 
-    /// Waits until this member leads. The returned leadership is READY, and resigns when it is dropped.
+    /// Waits until this member leads. The returned leadership is READY, and resigns when it is dropped. The release happens
+    /// in the background and needs the running runtime: await [`Leadership::resign`] or [`Election::leave`] before the program
+    /// ends.
     ///
     /// It waits for as long as another member leads, and while there is no session. Must be called in a tokio runtime, on
     /// which the election runs.
@@ -77,7 +79,8 @@ impl Candidate {
 
     /// Campaigns, and runs `work` while this member leads. If leadership is lost, `work` is dropped at its next
     /// `await`, and the campaign begins again. `work` thus starts again with each leadership. Returns when `work` has
-    /// finished; this member is then not a candidate.
+    /// finished; this member is then not a candidate. The release happens in the background and needs the running runtime:
+    /// await [`Election::leave`] before the program ends.
     ///
     /// Tasks that `work` has spawned continue after it was dropped, and so does code that never awaits. If the work
     /// needs more than being dropped to end, use a [`Handler`].

@@ -48,14 +48,15 @@ pub enum Ended {
     /// With the first session's granted timeout, the work might not end before its lease does.
     #[error("{0}")]
     StopBudgetTooLong(StopBudgetTooLong),
-    /// A call of the application panicked. Leadership is not released, because the state of the work is unknown. The
-    /// process should exit.
+    /// A call of the application panicked. Leadership is not released, because the state of the work is unknown: the session
+    /// stays open after its last handle was dropped. The process should exit.
     #[error("the application panicked in `{call}`")]
     HandlerPanicked {
         /// The call.
         call: &'static str,
     },
-    /// The engine's own task panicked, which is a bug. The process should exit.
+    /// The engine's own task panicked, which is a bug. Leadership is not released, as after
+    /// [`HandlerPanicked`](Self::HandlerPanicked). The process should exit.
     #[error("the election engine panicked; this is a bug")]
     EnginePanicked,
     /// The runtime on which the election ran has ended.

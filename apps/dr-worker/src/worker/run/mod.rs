@@ -441,12 +441,10 @@ impl Running {
         }
         loop {
             tokio::select! {
-                left = leaving.join_next() => match left {
+                left = leaving.join_next() => match left.map(|left| left.unwrap_or(Ended::EnginePanicked)) {
                     None => return,
-                    Some(Ok(Ended::HandlerPanicked { .. } | Ended::EnginePanicked) | Err(_)) => {
-                        tracing::error!("an election ended in a panic; its znodes go with the session");
-                    }
-                    Some(Ok(_)) => {}
+                    Some(panicked @ (Ended::HandlerPanicked { .. } | Ended::EnginePanicked)) => Self::abort(&panicked),
+                    Some(_) => {}
                 },
                 name = signals.next() => {
                     tracing::warn!(signal = name, "second signal: killing the jobs, skipping their hooks");

@@ -93,6 +93,8 @@ struct Ending {
     lingers: bool,
     /// Why it leaves, if the caller did not ask for it.
     refusal: Option<Ended>,
+    /// A call of the application panicked.
+    panicked: bool,
     /// Its part has ended.
     is_over: bool,
 }
@@ -288,6 +290,7 @@ impl<H: Handler> Runner<H> {
             }
             Message::Panicked(call) => {
                 tracing::error!(election = self.name(), call, "the application panicked");
+                self.ending.panicked = true;
                 self.end(Ended::HandlerPanicked { call });
             }
             // A caller that has stopped waiting needs no answer.
@@ -462,6 +465,16 @@ impl<H: Handler> Runner<H> {
             NoteKind::Registration | NoteKind::Decided | NoteKind::Leadership | NoteKind::Trouble => return,
         };
         self.work.observe(event);
+    }
+}
+
+impl<H> Drop for Runner<H> {
+    /// After a panic, work that was not stopped may still run. The last handle of a session closes it, and ZooKeeper would
+    /// delete the leader znode: a handle that is never dropped keeps both until the process exits.
+    fn drop(&mut self) {
+        if (self.ending.panicked || std::thread::panicking()) && self.engine.is_working() {
+            std::mem::forget(self.session.clone());
+        }
     }
 }
 

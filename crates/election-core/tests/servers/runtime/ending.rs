@@ -22,7 +22,7 @@ use zk_session::{BootTime, DriverKind, Session};
 
 use super::{
     SOON,
-    members::{EastFirst, World, wait_for},
+    members::{EastFirst, Fate, World, wait_for},
 };
 
 /// Of zk-session's tests.
@@ -287,7 +287,8 @@ impl Handler for Clumsy {
     }
 }
 
-/// The state of the work is unknown, so the election ends and reports it, for each of the calls.
+/// The state of the work is unknown, so the election ends and reports it, for each of the calls. Its leader znode stays, and
+/// no other member leads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_any_call_ends_the_election() {
     let world = World::start(DriverKind::Native).await;
@@ -299,6 +300,15 @@ async fn a_panic_in_any_call_ends_the_election() {
         let election = Election::join(world.session(None).await, config, Clumsy(name));
         let ended = tokio::time::timeout(SOON, election.ended()).await.expect("it ends");
         assert_eq!(ended, Ended::HandlerPanicked { call: name });
+        if matches!(name, "takeover" | "lead" | "stop") {
+            let paths = Paths::new(world.root(), name).unwrap();
+            let rival = world.join_over(world.session(None).await, "rival", "east", Fate::Lead, paths.clone());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let operator = world.operator().active().await.unwrap();
+            let leader_znode = operator.get(&paths.leader_znode(0)).await.unwrap();
+            assert!(leader_znode.is_some(), "leadership was released after a panic in {name}");
+            assert!(!rival.leads(), "another member leads after a panic in {name}");
+        }
     }
 }
 
