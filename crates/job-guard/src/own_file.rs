@@ -59,7 +59,7 @@ pub fn foreign_owner(dir: &Path) -> Option<u32> {
     (![0, nix::unistd::Uid::effective().as_raw()].contains(&owner)).then_some(owner)
 }
 
-/// Replaces a file of this program's own at once.
+/// Replaces a file of this program's own at once, by a file beside it whose name has `.new` appended.
 ///
 /// # Errors
 /// Any error of the file system.
@@ -82,7 +82,8 @@ pub fn replace_for_all(path: &Path, content: &[u8]) -> io::Result<()> {
 pub fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     replace_with(path, content, OWN_FILE, File::sync_all)?;
     // The new name is an entry of the directory.
-    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+    let dir = path.parent().map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+    dir.map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
 
 fn replace_with(
@@ -91,8 +92,14 @@ fn replace_with(
     mode: u32,
     settle: fn(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = open_own(&new, OpenOptions::new().write(true).create(true).truncate(true).mode(mode))?;
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    // What a power cut has left may have another mode.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = open_own(Path::new(&new), OpenOptions::new().write(true).create_new(true).mode(mode))?;
     file.write_all(content)?;
     settle(&file)?;
     fs::rename(&new, path)
@@ -119,13 +126,28 @@ mod tests {
         // The link itself is replaced.
         replace(&link, b"own").unwrap();
         assert_eq!(read_own(&link).unwrap(), b"own");
-        symlink(&other, dir.path().join("own.new")).unwrap();
-        assert!(replace(&link, b"new").is_err());
+        symlink(&other, dir.path().join("own.json.new")).unwrap();
+        replace(&link, b"new").unwrap();
         assert_eq!(fs::read_to_string(&other).unwrap(), "of another");
+        assert!(fs::symlink_metadata(&link).unwrap().is_file());
         let (elsewhere, runs) = (dir.path().join("elsewhere"), dir.path().join("runs"));
         fs::create_dir(&elsewhere).unwrap();
         symlink(&elsewhere, &runs).unwrap();
         assert!(create_dir(&runs).unwrap_err().to_string().contains("is a symbolic link"));
         create_dir(&elsewhere).unwrap();
+    }
+
+    #[test]
+    fn a_replaced_file_has_its_own_mode_and_leaves_other_files_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("x.json.new"), "half").unwrap();
+        replace_for_all(&at("x.key"), b"key").unwrap();
+        fs::write(at("x.new"), "of its own").unwrap();
+        replace_durably(&at("x.json"), b"{}").unwrap();
+        assert_eq!(fs::metadata(at("x.json")).unwrap().mode() & 0o777, OWN_FILE);
+        assert_eq!(fs::metadata(at("x.key")).unwrap().mode() & 0o777, 0o644);
+        assert_eq!(fs::read_to_string(at("x.new")).unwrap(), "of its own");
+        assert!(!at("x.json.new").exists());
     }
 }

@@ -105,7 +105,7 @@ impl<K: Ord + Clone> Meter<K> {
 
     /// The earliest time at which [`publish`](Self::publish) can return values.
     pub fn next(&self) -> Option<Duration> {
-        self.last.map(|last| last + self.publishing.every)
+        self.last.map(|last| last.saturating_add(self.publishing.every))
     }
 
     fn is_news(&self, smoothed: &BTreeMap<K, u32>) -> bool {
@@ -187,6 +187,14 @@ mod tests {
         assert_eq!(meter.publish(SECOND * 21), None, "not yet");
         assert_eq!(meter.next(), Some(SECOND * 30));
         assert_eq!(meter.publish(SECOND * 30), Some(BTreeMap::from([("a", 2_000), ("b", 2_000)])));
+    }
+
+    #[test]
+    fn what_is_published_once_at_most_is_never_published_again() {
+        let mut meter = Meter::new(Publishing { every: Duration::MAX, ..Publishing::default() });
+        meter.answered("a", 1_000);
+        assert!(meter.publish(SECOND).is_some());
+        assert_eq!(meter.next(), Some(Duration::MAX));
     }
 
     #[test]

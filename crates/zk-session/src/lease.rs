@@ -95,14 +95,15 @@ impl LeaseTiming {
     /// is several intervals older.
     pub fn heartbeat_interval(&self) -> Duration {
         let quarter = self.session_timeout / 4;
-        if quarter < self.tick_time + Self::ROUND_TRIP { quarter / 2 } else { quarter }
+        if quarter < self.tick_time.saturating_add(Self::ROUND_TRIP) { quarter / 2 } else { quarter }
     }
 
     /// How much older than the latest heartbeat the one is that it proves: as many intervals as a tick and a round trip
     /// take.
     pub fn proving_time(&self) -> Duration {
         let heartbeat = self.heartbeat_interval();
-        let heartbeats = (self.tick_time + Self::ROUND_TRIP).as_nanos().div_ceil(heartbeat.as_nanos().max(1));
+        let longest = self.tick_time.saturating_add(Self::ROUND_TRIP);
+        let heartbeats = longest.as_nanos().div_ceil(heartbeat.as_nanos().max(1));
         heartbeat.saturating_mul(u32::try_from(heartbeats).unwrap_or(u32::MAX))
     }
 
@@ -110,7 +111,8 @@ impl LeaseTiming {
     /// interval of a lease: until the next heartbeat is sent). This is what work that has to end with the lease may need
     /// for that. Zero where the session timeout is too short for the servers' ticks.
     pub fn shortest_lease(&self) -> Duration {
-        let spent = self.heartbeat_interval().saturating_add(self.proving_time()) + Self::ROUND_TRIP;
+        let answered = self.proving_time().saturating_add(Self::ROUND_TRIP);
+        let spent = self.heartbeat_interval().saturating_add(answered);
         self.session_timeout.saturating_sub(lease_margin(self.session_timeout)).saturating_sub(spent)
     }
 }
@@ -377,6 +379,8 @@ mod tests {
         assert_eq!(shortest(TICK * 2), Duration::from_millis(800));
         assert_eq!(shortest(GRANTED), Duration::from_millis(4800));
         assert_eq!(shortest(TICK), Duration::ZERO);
+        let endless = LeaseTiming { session_timeout: Duration::MAX, tick_time: Duration::MAX };
+        assert_eq!(endless.shortest_lease(), Duration::ZERO);
     }
 
     proptest! {

@@ -127,7 +127,7 @@ impl Job {
 
     /// How long before its deadline a stop has to begin for the program to have its whole stop timeout.
     pub fn stop_budget(&self) -> Duration {
-        self.stop_timeout + KILL_RESERVE
+        self.stop_timeout.saturating_add(KILL_RESERVE)
     }
 }
 

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-/// How a job's readiness is probed.
+/// The shortest pause between two tries: without any, a processor would do nothing else.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest one: so much can be added to any time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// How a job's readiness is probed. An interval is at least 1 ms and at most a year; another one counts as the nearest of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadyProbe {
     /// No probe: the job is ready when its program has run for a while.
@@ -42,13 +48,15 @@ pub enum ReadyProbe {
 }
 
 impl ReadyProbe {
-    /// The pause between two tries, and the timeout of one; `None` without tries.
+    /// The pause between two tries, within its limits, and the timeout of one; `None` without tries.
     pub fn pace(&self) -> Option<(Duration, Duration)> {
         match self {
             ReadyProbe::None { .. } | ReadyProbe::Notify => None,
             ReadyProbe::Exec { interval, timeout, .. }
             | ReadyProbe::Http { interval, timeout, .. }
-            | ReadyProbe::Tcp { interval, timeout, .. } => Some((*interval, *timeout)),
+            | ReadyProbe::Tcp { interval, timeout, .. } => {
+                Some(((*interval).clamp(SHORTEST_PAUSE, LONGEST_PAUSE), *timeout))
+            }
         }
     }
 }
@@ -63,8 +71,29 @@ pub struct Check {
 }
 
 impl Check {
-    /// The pause between the beginnings of two tries.
+    /// The pause between the beginnings of two tries: the longest one for a probe without tries.
     pub fn interval(&self) -> Duration {
-        self.probe.pace().map_or(Duration::MAX, |(interval, _)| interval)
+        self.probe.pace().map_or(LONGEST_PAUSE, |(interval, _)| interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn any_check_has_a_pause_that_can_be_added_to_a_time_and_does_not_spin() {
+        let tcp = |interval| ReadyProbe::Tcp { address: "h:1".to_owned(), interval, timeout: interval };
+        for probe in [
+            ReadyProbe::Notify,
+            ReadyProbe::None { after: Duration::ZERO },
+            tcp(Duration::MAX),
+            tcp(Duration::ZERO),
+        ] {
+            let interval = Check { probe, failures: 1 }.interval();
+            assert!(interval >= SHORTEST_PAUSE && Instant::now().checked_add(interval).is_some());
+        }
     }
 }

@@ -39,12 +39,20 @@ pub(crate) fn kill_at(began: BootTime, given: Duration, by: Option<BootTime>) ->
 
 /// When SIGKILL is sent at the latest, for the job to be gone at `end`, such as the end of its lease.
 pub(crate) fn last_kill(end: BootTime) -> BootTime {
-    end - KILL_RESERVE
+    before(end, KILL_RESERVE)
 }
+
+/// So long before `end`. An end of time stays: until then there is time for anything.
+pub(crate) fn before(end: BootTime, span: Duration) -> BootTime {
+    if end >= END_OF_TIME { end } else { end - span }
+}
+
+/// Also after its way to a guard, in whole milliseconds.
+const END_OF_TIME: BootTime = BootTime::from_duration(Duration::from_secs(u64::MAX / 1_000_000_000));
 
 /// When a stop begins at the latest, for the job to have its whole stop timeout before its lease ends.
 pub(crate) fn last_stop(lease_end: BootTime, stop_timeout: Duration) -> BootTime {
-    last_kill(lease_end) - stop_timeout
+    before(last_kill(lease_end), stop_timeout)
 }
 
 /// What to do now.
@@ -328,6 +336,16 @@ mod tests {
         assert_eq!(plan.step(at(1_500_000)), Step::Freeze);
         plan.arm(Duration::from_secs(5), BootTime::from_duration(Duration::MAX), false);
         assert_eq!((plan.step(at(1_600_000)), plan.step(at(9_000_000))), (Step::Thaw, Step::Wait));
+    }
+
+    #[test]
+    fn without_a_deadline_no_stop_timeout_is_too_long() {
+        let end = BootTime::from_duration(Duration::MAX);
+        let of_guard = BootTime::from(crate::guard::protocol::Millis::from(end));
+        for until in [end, of_guard] {
+            assert_eq!(last_stop(until, Duration::MAX), until);
+            assert_eq!(Plan::new(Duration::MAX, until, false).step(at(1_000)), Step::Wait);
+        }
     }
 
     #[test]

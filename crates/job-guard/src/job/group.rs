@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     config::{Job, OnExit, RestartPolicy},
-    guard::protocol::Exit,
+    guard::{plan, protocol::Exit},
 };
 
 pub(super) struct GroupSupervisor {
@@ -116,12 +116,13 @@ impl Member {
 
 /// Until when each process may work, by the stop timeouts of those that are stopped after it.
 fn deadline(job: &Job, at: usize, lease_end: BootTime) -> BootTime {
-    lease_end - needed(job, 0..at)
+    plan::before(lease_end, needed(job, 0..at))
 }
 
 /// How long the stops of these processes take at most.
 fn needed(job: &Job, which: impl IntoIterator<Item = usize>) -> Duration {
-    which.into_iter().filter_map(|at| Some(job.processes.get(at)?.program.stop_timeout)).sum()
+    let each = which.into_iter().filter_map(|at| Some(job.processes.get(at)?.program.stop_timeout));
+    each.fold(Duration::ZERO, Duration::saturating_add)
 }
 
 fn rules(job: &Job) -> Vec<OnExit> {

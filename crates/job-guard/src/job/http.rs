@@ -62,12 +62,26 @@ impl Target<'_> {
 
 /// Passes if a GET of the URL is answered with a 2xx status within the timeout. The error is the reason, as a sentence.
 pub(super) async fn get(url: &str, timeout: Duration) -> Result<(), String> {
-    let target = Target::parse(url).ok_or_else(|| format!("{url}: it is not an http:// address"))?;
+    let shown = shown(url);
+    let target = Target::parse(url).ok_or_else(|| format!("{shown}: it is not an http:// address"))?;
     let status = match tokio::time::timeout(timeout, ask(&target)).await {
-        Ok(answered) => answered.map_err(|error| format!("{url}: {error}"))?,
-        Err(_) => return Err(format!("{url}: no answer within {timeout:?}")),
+        Ok(answered) => answered.map_err(|error| format!("{shown}: {error}"))?,
+        Err(_) => return Err(format!("{shown}: no answer within {timeout:?}")),
     };
-    if status.starts_with('2') { Ok(()) } else { Err(format!("{url}: {status}")) }
+    if status.starts_with('2') { Ok(()) } else { Err(format!("{shown}: {status}")) }
+}
+
+/// The URL without its user information: a reason is published, and a password is not.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
+    let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    let is_port = |port: &str| port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit());
+    let end = match authority.rfind('@') {
+        // A password may contain delimiters. Then what comes before them is no host and port.
+        None if authority.rsplit_once(':').is_some_and(|(_, port)| !is_port(port)) => rest.rfind('@'),
+        end => end,
+    };
+    format!("{scheme}{}", &rest[end.map_or(0, |at| at + 1)..])
 }
 
 /// The status and its reason, such as `503 Service Unavailable`.
@@ -108,6 +122,25 @@ mod tests {
         }
         for wrong in ["https://h/", "http://", "http:///x", "http://h/a b", "http://h/\r\nX: y"] {
             assert_eq!(Target::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reason_names_the_url_without_its_user_information() {
+        for (url, expected) in [
+            ("http://u:p@h:1/a@b?c=d@e", "http://h:1/a@b?c=d@e"),
+            ("http://u@[::1]/x", "http://[::1]/x"),
+            ("http://[::1]/a@b", "http://[::1]/a@b"),
+            ("http://h:80/a@b", "http://h:80/a@b"),
+            ("http://u:p/w@h/", "http://h/"),
+            ("https://u:p@h/", "https://h/"),
+            ("u:p@h", "h"),
+        ] {
+            assert_eq!(shown(url), expected, "{url}");
+        }
+        for url in ["https://u:hunter4@h/", "http://u:hunter4@localhost:1/"] {
+            let reason = get(url, Duration::from_secs(10)).await.expect_err("nothing answers there");
+            assert!(!reason.contains("hunter4"), "{reason}");
         }
     }
 

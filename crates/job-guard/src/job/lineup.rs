@@ -111,7 +111,7 @@ impl Lineup {
 /// all that they do not need. If that is less than it needs, each gets less in proportion.
 pub(super) fn share(own: Duration, later: Duration, left: Duration) -> Duration {
     let spare = left.saturating_sub(later);
-    if spare >= own { spare } else { left.mul_f64(own.div_duration_f64(own + later)) }
+    if spare >= own { spare } else { left.mul_f64(own.div_duration_f64(own.saturating_add(later))) }
 }
 
 #[cfg(test)]
@@ -187,6 +187,7 @@ mod tests {
         assert_eq!(share(ms(100), ms(300), ms(200)), ms(50), "in proportion");
         assert_eq!(share(ms(0), ms(0), ms(0)), ms(0));
         assert_eq!(share(ms(0), ms(300), ms(200)), ms(0));
+        assert_eq!(share(Duration::MAX, Duration::MAX, ms(200)), ms(200));
     }
 
     proptest! {

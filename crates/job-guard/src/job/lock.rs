@@ -16,6 +16,9 @@ use crate::{guard::record, own_file};
 /// How often a taken lock is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
+/// How long a taken lock is tried at least: [`StateLock::holder`] takes it for a moment.
+const BRIEFLY: Duration = Duration::from_millis(50);
+
 /// The lock on a member's name in its state directory, held by the worker and by each of its
 /// guards.
 ///
@@ -36,8 +39,18 @@ impl StateLock {
     /// Acquires the lock of `member` in `state_dir`, which is created if it is missing.
     ///
     /// # Errors
-    /// [`LockError::Held`], at once, if another process holds it; [`LockError::Io`] with the path.
+    /// [`LockError::Held`], within 50 ms, if another process holds it; [`LockError::Io`] with the path.
     pub fn acquire(state_dir: &Path, member: &str) -> Result<StateLock, LockError> {
+        let by = BootTime::now() + BRIEFLY;
+        loop {
+            match StateLock::try_acquire(state_dir, member) {
+                Err(LockError::Held { .. }) if BootTime::now() < by => std::thread::sleep(BRIEFLY / 10),
+                done => return done,
+            }
+        }
+    }
+
+    fn try_acquire(state_dir: &Path, member: &str) -> Result<StateLock, LockError> {
         let path = lock_path(state_dir, member);
         let io = |source| LockError::Io { path: path.clone(), source: Arc::new(source) };
         let runs = path.with_extension("runs");
@@ -84,8 +97,9 @@ impl StateLock {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn acquire_by(state_dir: &Path, member: &str, by: BootTime) -> Result<StateLock, LockError> {
+        let by = by.max(BootTime::now() + BRIEFLY);
         loop {
-            match StateLock::acquire(state_dir, member) {
+            match StateLock::try_acquire(state_dir, member) {
                 Err(LockError::Held { .. }) if BootTime::now() < by => {
                     sleep_until((BootTime::now() + RETRY).min(by)).await;
                 }
@@ -243,6 +257,27 @@ mod tests {
         }
         drop(lock);
         assert!(StateLock::acquire(&state, "east-1").is_ok());
+    }
+
+    /// As while [`StateLock::holder`] looks.
+    #[tokio::test]
+    async fn a_lock_that_is_taken_for_a_moment_is_free() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        drop(StateLock::acquire(dir.path(), "m").expect("free"));
+        let look = || {
+            let file = File::open(lock_path(dir.path(), "m")).expect("a file");
+            file.try_lock_shared().expect("free");
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(10));
+                drop(file);
+            })
+        };
+        let looking = look();
+        drop(StateLock::acquire(dir.path(), "m").expect("free soon"));
+        looking.join().expect("it has looked");
+        let looking = look();
+        drop(StateLock::acquire_by(dir.path(), "m", BootTime::now()).await.expect("free soon"));
+        looking.join().expect("it has looked");
     }
 
     #[test]

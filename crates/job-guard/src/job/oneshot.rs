@@ -321,7 +321,7 @@ impl Streams {
         };
         let log = logs_errors.then(|| LoggedErrors::of(title, guards.reporter.clone()));
         let tail = Tail { log, ..Tail::default() };
-        let most = hears.unwrap_or_default() + 1;
+        let most = hears.unwrap_or_default().saturating_add(1);
         let streams = Streams { stderr: Some(stderr), tail, stdout, heard: Vec::new(), most, copying };
         Ok((streams, Output { stdout: Some(writer), stderr: Some(error_writer) }))
     }

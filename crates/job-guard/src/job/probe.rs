@@ -48,12 +48,11 @@ impl Probe {
     /// # Cancel safety
     /// If the future is dropped, the guard kills a running command soon after.
     pub(super) async fn passed(self) -> bool {
-        let interval = match &self.job.ready {
-            ReadyProbe::None { after } => return self.has_run_for(*after).await,
-            ReadyProbe::Notify => return self.is_notified().await,
-            ReadyProbe::Exec { interval, .. }
-            | ReadyProbe::Http { interval, .. }
-            | ReadyProbe::Tcp { interval, .. } => *interval,
+        let Some((interval, _)) = self.job.ready.pace() else {
+            return match &self.job.ready {
+                ReadyProbe::None { after } => self.has_run_for(*after).await,
+                _ => self.is_notified().await,
+            };
         };
         let mut say_at = BootTime::now() + WORDS_INTERVAL;
         let mut pauses = pauses(interval);

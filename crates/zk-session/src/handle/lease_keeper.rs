@@ -28,7 +28,8 @@ impl LeaseKeeper {
         self.shared.live.ask(|known| known.lease().filter(|_| known.usable(BootTime::now()).is_some()))
     }
 
-    /// The lease and its changes. It only grows until its session ends; running out is no change.
+    /// The lease and its changes. Heartbeats prolong it. It is shortened where the clocks of this machine are found to run
+    /// at different rates. Running out is no change.
     pub fn subscribe(&self) -> watch::Receiver<Option<Lease>> {
         self.shared.live.leases()
     }

@@ -12,6 +12,7 @@ use tokio::{
 
 use crate::{
     config::Check,
+    mask::mask,
     worker::{job::check_fitness, state::JobSlot},
 };
 
@@ -63,7 +64,7 @@ async fn try_again_and_again(
                         failures,
                         "this member is not fit to lead: its fitness check fails: {reason}"
                     );
-                    Health::Unhealthy { reason: format!("fitness: {reason}") }
+                    Health::Unhealthy { reason: format!("fitness: {}", mask(&reason)) }
                 }
             });
         }

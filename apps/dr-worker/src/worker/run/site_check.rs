@@ -7,7 +7,10 @@ use tokio::time::{Instant, sleep_until};
 
 use job_guard::{Guards, OneShot, Tally, probe_once};
 
-use crate::config::{Check, NodeConfig};
+use crate::{
+    config::{Check, NodeConfig},
+    mask::mask,
+};
 
 /// Runs until it is dropped. One success is enough to be healthy again: an error costs little, because most members of
 /// the site have to agree.
@@ -47,7 +50,7 @@ pub(super) async fn keep(
                 }
                 Err(reason) => {
                     tracing::warn!(site = %node.site, failures, "the site check fails: {reason}");
-                    Health::Unhealthy { reason }
+                    Health::Unhealthy { reason: mask(&reason).into_owned() }
                 }
             };
             elections.iter().for_each(|election| election.set_site_health(Some(health.clone())));

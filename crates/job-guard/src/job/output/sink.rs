@@ -33,8 +33,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Waits until all files are written, but no longer than `within`.
 pub(super) fn flush(within: Duration) {
-    let by = Instant::now() + within;
-    while UNWRITTEN.load(Ordering::Acquire) > 0 && Instant::now() < by {
+    let began = Instant::now();
+    while UNWRITTEN.load(Ordering::Acquire) > 0 && began.elapsed() < within {
         thread::sleep(LOOK_AGAIN);
     }
 }
