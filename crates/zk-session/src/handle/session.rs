@@ -202,7 +202,8 @@ impl Session {
         ChildrenWatch::of_values(self.view.clone(), path.into())
     }
 
-    /// Creates an ephemeral znode with its parents, and again in each new session, until it is released or dropped.
+    /// Creates an ephemeral znode with its parents, and again in each new session, until it is released or dropped. While
+    /// this session holds `path` already, the status is [`HeldStatus::Conflict`](crate::HeldStatus::Conflict).
     ///
     /// # Errors
     /// [`OpError::Invalid`] if `path` is not a valid path.

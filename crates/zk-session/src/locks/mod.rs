@@ -1,24 +1,31 @@
 //! Locks, locks for readers and writers, and semaphores: places in a queue, which end with the session.
 //!
 //! A contender is an ephemeral sequential znode below the path of the lock. Those with lower numbers are before it. It holds the lock
-//! when fewer of those that block it are before it than the lock admits at once. A contender that has to wait for one
-//! other watches that one alone, so a release wakes one waiter.
+//! when fewer of those that block it are before it than the lock admits at once. A contender watches those that it waits for, and the
+//! session checks that a quorum has them. For a lock that is one other alone, so a release wakes one waiter; for a semaphore it is
+//! all holders.
 
 mod queue;
+
+use std::collections::BTreeMap;
 
 use crate::error::{OpError, WatchError};
 use crate::handle::session::Session;
 use crate::node::{CreateMode, Stat};
 use crate::operations::Recovery;
 use crate::operations::multi::{MultiOp, MultiResult};
+use crate::path::join;
 use crate::session::incarnation::{Bound, Incarnation};
 use crate::time::BootTime;
 use crate::watch::value::DataWatch;
+use futures_util::future::select_all;
 use queue::{Access, Next, next};
+use tracing::warn;
 
 /// A lock of one holder at a time, in the order in which they have asked.
 ///
-/// All who use the path must use this type, or all [`ReadWriteLock`], or all [`Semaphore`] of one size.
+/// All who use the path must use this type, or all [`ReadWriteLock`], or all [`Semaphore`] of one size. The access list of its znode
+/// must let them create, list and delete children: without the permission to delete, a lock is held until its session ends.
 ///
 /// ```no_run
 /// # use zk_session::{Lock, MultiOp, Session};
@@ -38,7 +45,7 @@ pub struct Lock(LockPath);
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock(LockPath);
 
-/// A lock of a number of holders at a time.
+/// A lock of a number of holders at a time. Each waiter watches all holders.
 #[derive(Clone, Debug)]
 pub struct Semaphore(LockPath, usize);
 
@@ -237,6 +244,7 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`OpError::Unavailable`] or [`OpError::Unknown`] if there was no connection in time: it is released in the background.
+    /// [`OpError::NoAuth`] if the access list of the queue does not permit that: it is held until its session ends.
     /// No error if it was lost.
     ///
     /// # Cancel safety
@@ -256,7 +264,8 @@ struct LockPath {
 impl LockPath {
     fn new(session: &Session, path: impl Into<String>) -> Self {
         let mut path = path.into();
-        path.truncate(path.trim_end_matches('/').len());
+        // The root stays.
+        path.truncate(path.trim_end_matches('/').len().max(1));
         Self { session: session.clone(), path }
     }
 
@@ -276,7 +285,8 @@ impl LockPath {
     async fn once(&self, access: Access, permits: usize) -> Result<Option<LockGuard>, OpError> {
         let started = BootTime::now();
         let mut incarnation = self.session.on("lock", &self.path).await?;
-        incarnation.bound = incarnation.bound.of_steps(started);
+        // Of all steps together.
+        incarnation.bound = Bound::By(incarnation.bound.deadline(started, &incarnation.inner.settings));
         let (mut contender, token) = self.join(incarnation, access, permits, false).await?;
         let Some(token) = token else { return contender.leave().await.map(|()| None) };
         contender.unbind();
@@ -315,7 +325,7 @@ struct Contender {
 impl Contender {
     /// At the end of the queue.
     async fn enter(place: &LockPath, incarnation: Incarnation, access: Access) -> Result<Self, OpError> {
-        let prefix = format!("{}/{}-{:032x}-", place.path, access.word(), fastrand::u128(..));
+        let prefix = join(&place.path, &format!("{}-{:032x}-", access.word(), fastrand::u128(..)));
         let mut contender = Self {
             session: place.session.clone(),
             incarnation: incarnation.clone(),
@@ -340,6 +350,7 @@ impl Contender {
 
     /// The token once it holds the lock; `None` if its znode is gone, or if it would have to wait and may not.
     async fn hold(&mut self, access: Access, permits: usize, may_wait: bool) -> Result<Option<i64>, OpError> {
+        let mut watches = BTreeMap::<String, DataWatch>::new();
         loop {
             let children = self.incarnation.children(&self.parent).await?;
             let names = children.map(|children| children.names).unwrap_or_default();
@@ -347,30 +358,18 @@ impl Contender {
             let ahead = match next(own, &names, access, permits) {
                 Next::Gone => return Ok(None),
                 Next::Holds => return Ok(Some(self.token)),
-                _ if !may_wait => return Ok(None),
-                ahead => ahead,
+                Next::After(_) if !may_wait => return Ok(None),
+                Next::After(ahead) => ahead,
             };
-            let changed = async {
-                match ahead {
-                    Next::After(name) => {
-                        let mut watch = self.session.watch_data(format!("{}/{name}", self.parent));
-                        until_gone(&mut watch).await
-                    }
-                    _ => {
-                        let mut watch = self.session.watch_children(self.parent.as_str());
-                        loop {
-                            let now = watch.next().await.map_err(of_watch)?;
-                            let now = now.value.map(|children| children.names).unwrap_or_default();
-                            if !matches!(next(own, &now, access, permits), Next::AfterSome) {
-                                return Ok(());
-                            }
-                        }
-                    }
-                }
-            };
+            watches.retain(|name, _| ahead.contains(name));
+            for name in ahead {
+                let path = join(&self.parent, &name);
+                watches.entry(name).or_insert_with(|| self.session.watch_data(path));
+            }
+            let gone = select_all(watches.values_mut().map(|watch| Box::pin(until_gone(watch))));
             tokio::select! {
                 () = self.incarnation.over() => return Err(OpError::SessionOver),
-                changed = changed => changed?,
+                (gone, ..) = gone => gone?,
             }
         }
     }
@@ -399,6 +398,7 @@ impl Drop for Contender {
             // Until it is done, or the session is over and the znode with it.
             while let Err(error) = remove(&incarnation, &parent, &prefix, &path).await {
                 if error.is_refused() {
+                    warn!(%path, %error, "cannot release a lock: it is held until its session ends");
                     return;
                 }
             }
@@ -419,7 +419,7 @@ async fn remove(incarnation: &Incarnation, parent: &str, prefix: &str, path: &st
             Err(error) if error.is_session_over() => return Ok(()),
             Err(error) => return Err(error),
         };
-        names.into_iter().map(|name| format!("{parent}/{name}")).find(|found| found.starts_with(prefix))
+        names.into_iter().map(|name| join(parent, &name)).find(|found| found.starts_with(prefix))
     } else {
         Some(path.to_owned())
     };

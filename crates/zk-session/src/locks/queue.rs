@@ -26,10 +26,8 @@ pub(super) enum Next {
     Gone,
     /// It holds the lock.
     Holds,
-    /// The end of this one.
-    After(String),
-    /// The end of any of those before it.
-    AfterSome,
+    /// The end of any of these: until then it does not hold the lock.
+    After(Vec<String>),
 }
 
 /// What is next for `own` among all, where `permits` hold it at a time.
@@ -39,11 +37,12 @@ pub(super) fn next(own: &str, all: &[String], access: Access, permits: usize) ->
     let before = all.iter().filter(blocks).filter_map(|name| Some((self::number(name)?, name)));
     let mut before: Vec<_> = before.filter(|(other, _)| *other < number).collect();
     before.sort_unstable();
-    match before.last() {
-        _ if before.len() < permits => Next::Holds,
-        Some((_, last)) if permits == 1 => Next::After((*last).clone()),
-        _ => Next::AfterSome,
+    if before.len() < permits {
+        return Next::Holds;
     }
+    // The last one before it, or those that hold the lock.
+    let ahead = if permits == 1 { &before[before.len() - 1..] } else { &before[..permits] };
+    Next::After(ahead.iter().map(|(_, name)| (*name).clone()).collect())
 }
 
 /// The number at the end of a name.
@@ -62,7 +61,7 @@ mod tests {
     #[test]
     fn each_waits_for_the_last_one_before_it_that_blocks() {
         let all = names(&["lock-b-0000000002", "lock-a-0000000001", "other", "lock-c-0000000010"]);
-        let after = |name: &str| Next::After(name.to_owned());
+        let after = |name: &str| Next::After(names(&[name]));
         assert_eq!(next("lock-a-0000000001", &all, Access::Write, 1), Next::Holds);
         assert_eq!(next("lock-c-0000000010", &all, Access::Write, 1), after("lock-b-0000000002"));
         assert_eq!(next("lock-d-0000000011", &all, Access::Write, 1), Next::Gone);
@@ -73,7 +72,7 @@ mod tests {
         let all =
             names(&["read-a-0000000001", "read-b-0000000002", "lock-c-0000000003", "read-d-0000000004"]);
         assert_eq!(next("read-b-0000000002", &all, Access::Read, 1), Next::Holds);
-        let after = |name: &str| Next::After(name.to_owned());
+        let after = |name: &str| Next::After(names(&[name]));
         assert_eq!(next("lock-c-0000000003", &all, Access::Write, 1), after("read-b-0000000002"));
         assert_eq!(next("read-d-0000000004", &all, Access::Read, 1), after("lock-c-0000000003"));
     }
@@ -82,6 +81,11 @@ mod tests {
     fn a_semaphore_admits_as_many_as_it_has_permits() {
         let all = names(&["lock-a-0000000001", "lock-b-0000000002", "lock-c-0000000003"]);
         assert_eq!(next("lock-b-0000000002", &all, Access::Write, 2), Next::Holds);
-        assert_eq!(next("lock-c-0000000003", &all, Access::Write, 2), Next::AfterSome);
+        let after = Next::After(names(&["lock-a-0000000001", "lock-b-0000000002"]));
+        assert_eq!(next("lock-c-0000000003", &all, Access::Write, 2), after);
+        assert_eq!(
+            next("lock-d-0000000004", &[&all[..], &names(&["lock-d-0000000004"])].concat(), Access::Write, 2),
+            after
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! State that the handles of a session, its supervisor and its held znodes share.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     /// The session that was made last.
     latest: Mutex<Option<Incarnation>>,
     pub(crate) keepers: watch::Sender<usize>,
+    /// The paths of the held ephemerals, as the servers know them: each has one holder.
+    pub(crate) held: watch::Sender<BTreeSet<String>>,
     /// Once the session is to be closed. Tasks are begun under this lock, and only before that, so that closing waits for
     /// all of them.
     closing: watch::Sender<Option<Closing>>,
@@ -72,6 +75,7 @@ impl Shared {
             settings: Arc::new(settings),
             latest: Mutex::default(),
             keepers: watch::Sender::new(0),
+            held: watch::Sender::default(),
             closing: watch::Sender::new(None),
             tasks: TaskTracker::new(),
             runtime: Handle::current(),

@@ -1,5 +1,6 @@
 //! Held ephemerals: created again in each new session.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_
 ///
 /// It is created, with its parents, in each new session, and again if a client deletes it. A znode of another session at
 /// its path (possibly of this process's own previous session) is not touched: the status is [`HeldStatus::Conflict`], and
-/// the znode is created once the other one is gone.
+/// the znode is created once the other one is gone. Of several that hold one path of one session the first has the znode: the
+/// others are in conflict until it is released or dropped.
 ///
 /// Dropping it deletes the znode in the background. [`release`](Self::release) waits until that is done.
 #[derive(Debug)]
@@ -45,9 +47,9 @@ pub enum HeldStatus {
         /// As of the last change.
         stat: Stat,
     },
-    /// A znode that is not this session's exists at the path.
+    /// A znode that is not this session's exists at the path, or this session holds the path already.
     Conflict {
-        /// The session that owns that one; `None` if it is persistent.
+        /// The session that owns the znode; `None` if it is persistent.
         owner: Option<SessionId>,
     },
     /// ZooKeeper refuses it. It is retried with pauses of seconds.
@@ -120,8 +122,30 @@ impl Drop for Keeper {
     }
 }
 
+/// A path that is held, as the servers know it.
+struct Claim {
+    held: watch::Sender<BTreeSet<String>>,
+    path: String,
+}
+
+impl Claim {
+    /// `None` if it is held already.
+    fn new(held: &watch::Sender<BTreeSet<String>>, path: &str) -> Option<Self> {
+        let is_new = held.send_if_modified(|held| held.insert(path.to_owned()));
+        is_new.then(|| Self { held: held.clone(), path: path.to_owned() })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.held.send_if_modified(|held| held.remove(&self.path));
+    }
+}
+
 impl Keeper {
     async fn run(self, mut watch: DataWatch, mut wishes: watch::Receiver<Vec<u8>>) {
+        // Until its znode is deleted.
+        let Some(_claim) = self.claim(&mut wishes).await else { return };
         let mut seen: Option<Observed<Option<Node>>> = None;
         let mut backoff = BACKOFF;
         // When to try again what has failed.
@@ -183,6 +207,37 @@ impl Keeper {
         }
     }
 
+    /// Waits until no other one of this session holds the path; `None` if it is released, or the session closed.
+    async fn claim(&self, wishes: &mut watch::Receiver<Vec<u8>>) -> Option<Claim> {
+        let shared = &self.view.shared;
+        let path = self.view.scope.absolute(&self.path);
+        let mut held = shared.held.subscribe();
+        loop {
+            if let Some(claim) = Claim::new(&shared.held, &path) {
+                return Some(claim);
+            }
+            let living = self.view.living();
+            self.report(match &living {
+                Some(session) => HeldStatus::Conflict { owner: Some(session.session_id()) },
+                None => HeldStatus::Pending,
+            });
+            let moved = async {
+                match &living {
+                    Some(session) => self.gone(Some(session.epoch())).await,
+                    None => drop(self.view.active().await),
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = shared.closing() => return None,
+                changed = wishes.changed() => if changed.is_err() { return None },
+                // The sender is in the shared state.
+                _ = held.changed() => {}
+                () = moved => {}
+            }
+        }
+    }
+
     fn report(&self, status: HeldStatus) {
         self.status.send_if_modified(|current| {
             if *current == status {
@@ -190,7 +245,7 @@ impl Keeper {
             }
             match &status {
                 HeldStatus::Conflict { owner } => {
-                    warn!(path = %self.path, owner = owner.map(tracing::field::display), "cannot create the held znode: another session's znode exists at its path; waiting until it is gone");
+                    warn!(path = %self.path, owner = owner.map(tracing::field::display), "cannot create the held znode: another one exists at its path; waiting until it is gone");
                 }
                 HeldStatus::Refused { error } => warn!(path = %self.path, %error, "ZooKeeper refuses the held znode, retrying"),
                 HeldStatus::Held { epoch, .. } => debug!(path = %self.path, %epoch, "held znode created or updated"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zk_session::{CreateMode, OpError, Session};
+use zk_session::{CreateMode, OpError, Semaphore, Session};
 use zk_testkit::TestServer;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -51,6 +51,23 @@ async fn a_wait_for_a_znode_that_only_one_server_keeps_ends() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(session.incarnation().unwrap().epoch(), epoch, "it is the same session");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_semaphore_has_it_though_one_server_keeps_a_holder() {
+    let (servers, session, other) = start().await;
+    let of = |session: &Session| Semaphore::new(session, "/semaphore", 2);
+    let (first, _second) = (of(&other).acquire().await.unwrap(), of(&other).acquire().await.unwrap());
+    servers.faults().keep_znode(1, first.path(), true);
+    let waiting = tokio::spawn({
+        let semaphore = of(&session);
+        async move { semaphore.acquire().await }
+    });
+    let asked = async { while other.children("/semaphore").await.unwrap().unwrap().names.len() < 3 {} };
+    tokio::time::timeout(LONG, asked).await.unwrap();
+    first.release().await.unwrap();
+    tokio::time::timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
+    assert_ne!(server_of(&servers, &session), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

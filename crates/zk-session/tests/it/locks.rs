@@ -183,3 +183,55 @@ async fn who_asks_while_its_session_ends_asks_again_in_the_next() {
     let guard = soon("the lock", asking).await.unwrap().unwrap();
     assert!(guard.incarnation().epoch() > first.epoch());
 }
+
+/// The root of a chroot is a path like others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_at_the_root_of_a_chroot_excludes_others() {
+    let server = server().await;
+    let session = session(&server).await;
+    let rooted = session.chroot("/locks/report").unwrap();
+    let guard = Lock::new(&rooted, "/").acquire().await.unwrap();
+    assert!(guard.path().starts_with("/lock-"), "{}", guard.path());
+    assert!(Lock::new(&session, "/locks/report").try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn({
+        let lock = Lock::new(&rooted, "/");
+        async move { lock.acquire().await }
+    });
+    let asked = async { while rooted.children("/").await.unwrap().unwrap().names.len() < 2 {} };
+    soon("it asks", asked).await;
+    guard.release().await.unwrap();
+    soon("the lock", waiting).await.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(rooted.children("/").await.unwrap().unwrap().names.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_delete_is_told_and_holds_the_lock() {
+    let server = server().await;
+    let session = session(&server).await;
+    let undeletable =
+        AclEntry { permissions: permission::READ | permission::CREATE, id: Id::new("world", "anyone") };
+    session
+        .with_acl(&Acl::Entries([undeletable].into()))
+        .create("/lock", "", CreateMode::Persistent)
+        .await
+        .unwrap();
+    let guard = Lock::new(&session, "/lock").acquire().await.unwrap();
+    let refused = guard.release().await.unwrap_err();
+    assert!(matches!(refused, OpError::NoAuth { .. }), "{refused}");
+    let refused = Lock::new(&session, "/lock").try_acquire().await.unwrap_err();
+    assert!(matches!(refused, OpError::NoAuth { .. }), "it is held, and the attempt can't leave: {refused}");
+}
+
+/// Each step of it is answered in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_has_one_operation_timeout_for_all_its_steps() {
+    let server = server().await;
+    let proxy = Proxy::start(server.addresses()[0]).await.unwrap();
+    let builder = Session::builder(proxy.addr().to_string()).session_timeout(Duration::from_secs(4));
+    let builder = builder.tick_time(Duration::from_millis(200)).operation_timeout(Duration::from_millis(800));
+    let session = builder.connect().await.unwrap();
+    proxy.delay_replies(Duration::from_millis(300));
+    // It creates its znode, the parents, its znode again, and lists the children.
+    let attempt = soon("its end", Lock::new(&session, "/some/lock").try_acquire()).await;
+    assert!(attempt.is_err(), "{attempt:?}");
+}

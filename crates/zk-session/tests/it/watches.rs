@@ -27,6 +27,7 @@ on_each_server!(
     who_took_the_place_while_the_session_was_away_keeps_it,
     a_held_ephemeral_waits_for_anothers_and_takes_its_place,
     two_who_hold_the_same_path_take_turns,
+    one_session_holds_a_path_once,
     a_dropped_held_ephemeral_goes,
     what_was_begun_outside_the_runtime_of_the_session_goes_on_after_it,
 );
@@ -390,6 +391,33 @@ async fn two_who_hold_the_same_path_take_turns(driver: DriverKind) {
     let (holder, next) = if is_held(&one.status()) { (one, other) } else { (other, one) };
     soon("the release", holder.release()).await;
     wait_for(&mut next.subscribe(), "its turn", is_held).await;
+}
+
+async fn one_session_holds_a_path_once(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    let own = session.active().await.unwrap().session_id();
+    let first = session.hold_ephemeral("/some/me", "one").unwrap();
+    wait_for(&mut first.subscribe(), "held", is_held).await;
+    // The same znode by another path.
+    let second = session.chroot("/some").unwrap().hold_ephemeral("/me", "two").unwrap();
+    let mut status = second.subscribe();
+    let in_conflict = HeldStatus::Conflict { owner: Some(own) };
+    wait_for(&mut status, "a conflict", |status| *status == in_conflict).await;
+    first.set_data("new");
+    let is_new = |status: &HeldStatus| matches!(status, HeldStatus::Held { stat, .. } if stat.version == 1);
+    wait_for(&mut first.subscribe(), "new data", is_new).await;
+    session.barrier().await.unwrap();
+    let there = session.get("/some/me").await.unwrap().unwrap();
+    assert_eq!((there.data.as_slice(), there.stat.version), (&b"new"[..], 1), "each wrote once");
+    assert_eq!(second.status(), in_conflict);
+    // One that waits can give up.
+    let third = session.hold_ephemeral("/some/me", "three").unwrap();
+    soon("its release", third.release()).await;
+    assert!(is_held(&first.status()));
+    soon("the release", first.release()).await;
+    wait_for(&mut status, "its turn", is_held).await;
+    assert_eq!(session.get("/some/me").await.unwrap().unwrap().data, b"two");
 }
 
 async fn a_dropped_held_ephemeral_goes(driver: DriverKind) {

@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod locks;
 mod negotiated;
 mod observable;
 mod sasl;

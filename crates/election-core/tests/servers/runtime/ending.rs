@@ -302,7 +302,8 @@ async fn a_panic_in_any_call_ends_the_election() {
         assert_eq!(ended, Ended::HandlerPanicked { call: name });
         if matches!(name, "takeover" | "lead" | "stop") {
             let paths = Paths::new(world.root(), name).unwrap();
-            let rival = world.join_over(world.session(None).await, "rival", "east", Fate::Lead, paths.clone());
+            let rival =
+                world.join_over(world.session(None).await, "rival", "east", Fate::Lead, paths.clone());
             tokio::time::sleep(Duration::from_secs(1)).await;
             let operator = world.operator().active().await.unwrap();
             let leader_znode = operator.get(&paths.leader_znode(0)).await.unwrap();
