@@ -6,7 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod locks;
+mod kept_lock;
 mod negotiated;
 mod observable;
 mod sasl;
