@@ -46,7 +46,7 @@ fn setup(listen: &str) -> Setup {
         .set("drill.slow.to_site", "west")
         .set("drill.slow.back", true)
         .set("drill.slow.stay", "10m")
-        .set("drill.slow.limit", "20m")
+        .set("drill.slow.limit", "30m")
         .set("drill.cut.job", JOB)
         .set("drill.cut.mode", "cut-site")
         .set("drill.cut.to_site", "west")
@@ -358,5 +358,26 @@ async fn a_drill_that_is_stopped_moves_back_and_one_that_is_killed_is_found_and_
     );
     assert_eq!(cluster.leader().await.unwrap(), west, "it is left to the operator");
     cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_drill_that_has_lost_all_servers_ends_when_it_is_asked_to() {
+    let ports = PortReservation::take(1).unwrap();
+    let ensemble = own_ensemble(|servers| servers).await;
+    let mut cluster = Cluster::on(ensemble, setup(&format!("127.0.0.1:{}", ports.ports()[0]))).await;
+    let first = cluster.settled().await;
+    let mut drill = Background::start(&cluster, &["--plan", "slow", "--yes"]);
+    cluster.successor_of(&first, SOON).await;
+    let servers = 0..cluster.ensemble().servers().len();
+    servers.clone().for_each(|server| cluster.ensemble().faults().pause(server).unwrap());
+    let ended = wait_for("the end of the drill", SOON, async || {
+        drill.signal(Signal::SIGINT);
+        drill.0.try_wait().unwrap().map(|status| status.code()).ok_or_else(|| "it runs".to_owned())
+    })
+    .await;
+    servers.for_each(|server| cluster.ensemble().faults().resume(server).unwrap());
+    assert_eq!(ended, Some(1));
+    cluster.standing_by(3).await;
     cluster.end().await;
 }

@@ -154,9 +154,18 @@ impl Operator {
 
     /// The present session. A lost connection is waited for, for as long as for the first one.
     pub(crate) async fn incarnation(&self) -> Result<Incarnation, Error> {
+        let active = async { self.session.active().await.map_err(|e| Error::Unreachable(e.to_string())) };
+        self.in_time(active).await
+    }
+
+    /// Does this over the session, which waits for a lost connection: for as long as for the first one.
+    pub(crate) async fn in_time<T, E: Into<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Error> {
         let limit = self.config.zookeeper.connect_timeout;
-        match tokio::time::timeout(limit, self.session.active()).await {
-            Ok(active) => active.map_err(|e| Error::Unreachable(e.to_string())),
+        match tokio::time::timeout(limit, work).await {
+            Ok(done) => done.map_err(Into::into),
             Err(_) => {
                 let limit = in_words(limit);
                 Err(Error::Unreachable(format!(

@@ -49,6 +49,9 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(6);
 /// How long ZooKeeper may be unreadable before the drill is given up.
 const BLIND_FOR: Duration = Duration::from_secs(30);
 
+/// How much longer what is under way may take once signals have asked for the end of this command.
+const HASTE: Duration = Duration::from_secs(1);
+
 /// Runs a drill to its end. Returns the report, which is kept.
 /// The flag is whether something may have happened.
 pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(DrillReport, bool), Error> {
@@ -58,7 +61,9 @@ pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(DrillRepo
     let begun = drill.begun(run, &script);
     let (operator, paths) = (drill.operator, drill.paths);
     let signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
-    runs::write(&operator.session, paths, &begun).await?;
+    // The second one skips the move back.
+    let mut heard = Heard { signals, received: Vec::new(), ends_at: 2 };
+    heard.until_asked(operator.in_time(runs::write(&operator.session, paths, &begun))).await?;
     output::print_progress(format_args!(
         "drill {}: {} of {}, target {}; Ctrl-C aborts it",
         begun.run,
@@ -77,16 +82,42 @@ pub(super) async fn conduct(drill: &Drill<'_>, run: String) -> Result<(DrillRepo
         printed: 0,
         kept: 0,
     };
-    let given = drills::begin(&operator.session, paths, &order).await;
+    let given = operator.in_time(drills::begin(&operator.session, paths, &order));
+    let given = heard.until_asked(given).await;
     let watching = match given {
-        Ok(None) => watched.watch(signals).await,
+        Ok(None) => watched.watch(&mut heard).await,
         Ok(Some(DrillOrder { run, by, mode, .. })) => Err(Error::NotNow(format!(
             "drill {run} ({}) of {by} is under way; wait for its end, or end it first",
             mode.as_str()
         ))),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     };
-    Ok(watched.finish(watching.err()).await)
+    // From now on the next one ends it.
+    heard.ends_at = heard.received.len() + 1;
+    Ok(watched.finish(watching.err(), &mut heard).await)
+}
+
+/// The signals that have come.
+struct Heard {
+    signals: Signals,
+    received: Vec<&'static str>,
+    /// From this many on nothing is waited for.
+    ends_at: usize,
+}
+
+impl Heard {
+    /// Does this, and keeps the signals that come meanwhile. Once they ask for the end it has only a moment more.
+    async fn until_asked<T>(&mut self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let mut work = pin!(work);
+        while self.received.len() < self.ends_at {
+            tokio::select! {
+                done = &mut work => return done,
+                signal = self.signals.next() => self.received.push(signal),
+            }
+        }
+        let asked = |_| Error::NotNow(format!("the command received {}", self.received.join(" and ")));
+        tokio::time::timeout(HASTE, work).await.map_err(asked)?
+    }
 }
 
 /// A drill under way, and what is known of it.
@@ -103,44 +134,35 @@ struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    async fn watch(&mut self, mut signals: Signals) -> Result<(), Error> {
-        let mut received = Vec::new();
+    async fn watch(&mut self, heard: &mut Heard) -> Result<(), Error> {
         let mut last_seen = BootTime::now();
         while self.course.result().is_none() {
-            let read = {
-                let mut looking = pin!(self.look());
-                loop {
-                    tokio::select! {
-                        seen = &mut looking => break seen,
-                        signal = signals.next() => received.push(signal),
-                    }
-                }
-            };
-            match read {
+            match heard.until_asked(self.look()).await {
                 Ok(mut seen) => {
                     last_seen = BootTime::now();
-                    seen.signals.clone_from(&received);
+                    seen.signals.clone_from(&heard.received);
                     if let (Some(filed), Some(state)) = (&mut self.request, &seen.request) {
                         filed.request.state = state.clone();
                     }
                     keep_newest(&mut self.evidence.answers, seen.answers.clone());
                     let act = self.course.see(&seen, BootTime::now().duration_since(self.since));
                     if let Some(act) = act {
-                        self.act(act).await?;
+                        self.act(act, heard).await?;
                     }
                 }
-                // A server may be in the part that is cut off.
+                // A server may be in the part that is cut off. The first signal asks for the move back, which needs a look.
                 Err(error)
-                    if BootTime::now().duration_since(last_seen) < BLIND_FOR && received.is_empty() =>
+                    if BootTime::now().duration_since(last_seen) < BLIND_FOR
+                        && heard.received.len() < heard.ends_at =>
                 {
                     tracing::debug!(%error, "the election can't be read");
                 }
                 Err(error) => return Err(error),
             }
-            self.show().await;
+            self.show(heard).await;
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
-                signal = signals.next() => received.push(signal),
+                signal = heard.signals.next() => heard.received.push(signal),
             }
         }
         Ok(())
@@ -205,47 +227,53 @@ impl Watched<'_> {
             .map(|hold| advice::beside(hold.reason, &hold.sentence, job))
     }
 
-    async fn act(&mut self, act: Act) -> Result<(), Error> {
+    async fn act(&mut self, act: Act, heard: &mut Heard) -> Result<(), Error> {
         let Drill { operator, paths, .. } = self.drill;
         match act {
             // Without the order the next look ends the drill.
             Act::Go => {
-                drills::go(&operator.session, paths, &self.begun.run).await?;
-                Ok(())
+                let go = drills::go(&operator.session, paths, &self.begun.run);
+                heard.until_asked(operator.in_time(go)).await.map(drop)
             }
-            Act::Move(to) => self.request(to).await,
+            Act::Move(to) => self.request(to, heard).await,
             Act::Withdraw => {
-                if let Some(filed) = &self.request {
-                    let why = format!("by {} (the drill is aborted)", asker());
-                    election_admin::cancel(&operator.session, paths, &filed.which, &why).await?;
-                }
-                Ok(())
+                let Some(filed) = &self.request else { return Ok(()) };
+                let why = format!("by {} (the drill is aborted)", asker());
+                let cancel = election_admin::cancel(&operator.session, paths, &filed.which, &why);
+                heard.until_asked(operator.in_time(cancel)).await.map(drop)
             }
         }
     }
 
-    async fn request(&mut self, to: Target) -> Result<(), Error> {
+    async fn request(&mut self, to: Target, heard: &mut Heard) -> Result<(), Error> {
         let Drill { operator, paths, .. } = self.drill;
         let reason = Some(self.drill.reason_of(&self.begun.run));
         let request =
             election_admin::new_request(RequestKind::Switchover, Outgoing::Only, to, false, reason, asker());
-        match election_admin::ask(&operator.session, paths, request.clone()).await {
+        // What is refused is the outcome of the request.
+        let asked = async {
+            match election_admin::ask(&operator.session, paths, request.clone()).await {
+                Err(error @ (AdminError::NotNow(_) | AdminError::Refused(_))) => {
+                    Ok(Err(Error::from(error).to_string()))
+                }
+                asked => asked.map(Ok),
+            }
+        };
+        match heard.until_asked(operator.in_time(asked)).await? {
             Ok(filed) => self.request = Some(filed),
-            Err(error @ (AdminError::NotNow(_) | AdminError::Refused(_))) => {
-                let reason = Error::from(error).to_string();
+            Err(reason) => {
                 let state = RequestState::Failed { reason, at_ms: unix_ms() };
                 let which = RequestRef { czxid: 0, name: "r-none".to_owned() };
                 let mut request = request;
                 request.state = state;
                 self.request = Some(FiledRequest { which, request });
             }
-            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
     /// Prints what has happened, and keeps it.
-    async fn show(&mut self) {
+    async fn show(&mut self, heard: &mut Heard) {
         let events = self.course.events();
         for DrillEvent { at_ms, who, what } in &events[self.printed..] {
             let seconds = Duration::from_millis(*at_ms).as_secs_f64();
@@ -257,27 +285,31 @@ impl Watched<'_> {
             let timeline = events.to_vec();
             let report = DrillReport { timeline, ..self.begun.clone() };
             // The final report is written in any case.
-            let _ = runs::write(&self.drill.operator.session, self.drill.paths, &report).await;
+            let Drill { operator, paths, .. } = self.drill;
+            let written = operator.in_time(runs::write(&operator.session, paths, &report));
+            let _ = heard.until_asked(written).await;
         }
     }
 
     /// Ends the order, waits for the last answers, and keeps the report.
-    async fn finish(mut self, broken: Option<Error>) -> (DrillReport, bool) {
+    async fn finish(mut self, broken: Option<Error>, heard: &mut Heard) -> (DrillReport, bool) {
         let Drill { operator, paths, plan, .. } = self.drill;
         let run = self.begun.run.clone();
         if let Some(filed) = &self.request
             && filed.request.state.is_unbegun()
         {
             let why = format!("by {} (the drill is over)", asker());
-            let _ = election_admin::cancel(&operator.session, paths, &filed.which, &why).await;
+            let cancel = election_admin::cancel(&operator.session, paths, &filed.which, &why);
+            let _ = heard.until_asked(operator.in_time(cancel)).await;
         }
-        let ended = drills::end(&operator.session, paths, &run).await;
+        let ended = operator.in_time(drills::end(&operator.session, paths, &run));
+        let ended = heard.until_asked(ended).await;
         if ended.is_ok()
-            && let Err(error) = self.close().await
+            && let Err(error) = heard.until_asked(self.close()).await
         {
             warn_of(&run, "the last answers could not be read", &error);
         }
-        match self.history().await {
+        match heard.until_asked(self.history()).await {
             Ok(history) => self.evidence.history = history,
             Err(error) => warn_of(&run, "the history could not be read", &error),
         }
@@ -288,7 +320,8 @@ impl Watched<'_> {
             report.sentence = format!("it could not be continued: {error}");
         }
         let mut report = report.bounded();
-        match runs::write(&operator.session, paths, &report).await {
+        let written = operator.in_time(runs::write(&operator.session, paths, &report));
+        match heard.until_asked(written).await {
             Ok(true) => {}
             Ok(false) => output::print_warning(format_args!(
                 "another command has ended drill {run}: its report is kept as that command has written it"
@@ -301,7 +334,7 @@ impl Watched<'_> {
                 report.sentence = format!("{}; the report could not be kept: {error}", report.sentence);
             }
         }
-        if let Err(error) = self.trim().await {
+        if let Err(error) = heard.until_asked(self.trim()).await {
             warn_of(&run, "the oldest reports could not be removed", &error);
         }
         if let Err(error) = ended {

@@ -24,6 +24,9 @@ use crate::{
 /// The pause before another id of a drill is tried: ids differ by the second.
 const NEXT_SECOND: Duration = Duration::from_millis(100);
 
+/// How long the right may take to be given up.
+const UNLOCK_WITHIN: Duration = Duration::from_secs(2);
+
 /// The exclusive right to conduct a drill of a job: a znode of this session. Returns the id of the drill.
 pub(super) async fn lock(operator: &Operator, paths: &Paths) -> Result<String, Error> {
     loop {
@@ -56,21 +59,24 @@ async fn lock_for(operator: &Operator, paths: &Paths, run: &str) -> Result<(), E
 }
 
 /// Gives that right up. What another session holds may be the right of another command: that of an earlier session of this one
-/// goes with its session.
+/// goes with its session, as this one does if it can't be given up in time.
 pub(super) async fn unlock(operator: &Operator, paths: &Paths) {
     let path = paths.drill_conductor();
-    if let Ok(incarnation) = operator.incarnation().await
-        && let Ok(Some(node)) = incarnation.get(&path).await
-        && SessionId(node.stat.ephemeral_owner) == incarnation.session_id()
-    {
-        let _ = incarnation.delete(&path, None).await;
-    }
+    let unlocked = async {
+        if let Ok(incarnation) = operator.incarnation().await
+            && let Ok(Some(node)) = incarnation.get(&path).await
+            && SessionId(node.stat.ephemeral_owner) == incarnation.session_id()
+        {
+            let _ = incarnation.delete(&path, None).await;
+        }
+    };
+    let _ = tokio::time::timeout(UNLOCK_WITHIN, unlocked).await;
 }
 
 /// Ends the drills whose command is lost, and says so.
 pub(super) async fn end_interrupted(operator: &Operator, paths: &Paths, state: &State) -> Result<(), Error> {
     for run in state.present.interrupted() {
-        drills::end(&operator.session, paths, &run).await?;
+        operator.in_time(drills::end(&operator.session, paths, &run)).await?;
         let kept = runs::read(&operator.incarnation().await?, paths, &run).await?;
         let mut by = String::new();
         if let Some(Ok(mut report)) = kept
@@ -88,7 +94,7 @@ pub(super) async fn end_interrupted(operator: &Operator, paths: &Paths, state: &
             let at_ms = now_ms.saturating_sub(report.started_ms);
             let what = format!("found without its command, and ended by {}", asker());
             report.timeline.push(DrillEvent { at_ms, who: "drill".to_owned(), what });
-            runs::write(&operator.session, paths, &report).await?;
+            operator.in_time(runs::write(&operator.session, paths, &report)).await?;
         }
         output::print_warning(format_args!(
             "drill {run}{by} was interrupted: its command is lost. It is ended now"
