@@ -70,6 +70,9 @@ async fn in_the_east(ensemble: Arc<Ensemble>, setup: Setup, elector: &str) -> Cl
     if !elector.starts_with("east") {
         cluster.operator().done(&["evacuate", "west", "--wait"]).await;
         cluster.operator().done(&["drain", "west", "--off", "--all"]).await;
+        let early = cluster.operator().run(&["evacuate", "east"]).await.with_code(75);
+        early.complains_of(&["has moved jobs that have not returned", "evacuate west --abandon"]);
+        cluster.operator().done(&["evacuate", "west", "--abandon"]).await;
     }
     led(&mut cluster, "east").await;
     cluster

@@ -20,6 +20,7 @@ use crate::{
     typed::Typed,
     view::{hold_of, is_absent, statuses},
     wall::unix_ms,
+    znodes::EvacuationStep,
 };
 
 /// How long a failover waits for the elector before another process decides.
@@ -61,6 +62,11 @@ pub(crate) fn longest_move(operator: &Operator, job: &str) -> Duration {
         + policy.acquire_timeout
         + policy.takeover_timeout
         + election_admin::ELECTOR_PATIENCE
+}
+
+/// The same of a step of an evacuation. Whoever has begun that may know the policy better than this process.
+pub(crate) fn longest_of(operator: &Operator, step: &EvacuationStep) -> Duration {
+    longest_move(operator, &step.job).max(Duration::from_millis(step.longest_ms.unwrap_or_default()))
 }
 
 /// Checks a planned request before it is written: what can't change until its time.

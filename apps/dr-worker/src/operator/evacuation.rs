@@ -16,7 +16,7 @@ use crate::{
             shown::{Evacuated, way_on},
             store,
         },
-        moves::longest_move,
+        moves::longest_of,
         operation::Election,
     },
     error::{Error, ExitCode},
@@ -69,7 +69,7 @@ pub(super) async fn until_ended(
     timeout: Option<Duration>,
 ) -> Result<(), Error> {
     let (session, path) = (&of.operator.session, of.paths.evacuation());
-    let longest = || plan.steps.iter().map(|step| longest_move(of.operator, &step.job)).sum::<Duration>();
+    let longest = || plan.steps.iter().map(|step| longest_of(of.operator, step)).sum::<Duration>();
     let until = BootTime::now() + timeout.unwrap_or_else(longest);
     let mut watch = session.watch_data(path.clone());
     let mut printed = BTreeMap::new();

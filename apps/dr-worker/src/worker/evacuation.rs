@@ -33,7 +33,7 @@ use crate::{
             store,
             survey::{NextMove, arrived, is_to_decide, late, next},
         },
-        moves::{self, Decision, longest_move},
+        moves::{self, Decision, longest_of},
     },
     error::Error,
     wall::unix_ms,
@@ -193,7 +193,7 @@ impl<'a> Carrier<'a> {
         let Some(step) = plan.steps.get(at).filter(|step| step.request_is_open()) else { return Ok(()) };
         let paths = self.operator.paths(&step.job)?;
         let why_not = self.follow((&plan, at), step, &paths).await?;
-        let longest = longest_move(&self.operator, &step.job);
+        let longest = longest_of(&self.operator, step);
         let until = BootTime::now() + longest;
         loop {
             let (state, outcome) = self.outcome(&plan, step, &paths, &why_not).await?;
@@ -217,8 +217,10 @@ impl<'a> Carrier<'a> {
             // What it must lead beside may have moved a moment ago.
             let operator = self.operator.seeing(&step.job).await?;
             let (snapshot, state) = gather_election(&operator, &paths).await?;
-            let by = *until.get_or_insert_with(|| BootTime::now() + longest_move(&self.operator, &step.job));
-            match next(&plan, step, &state) {
+            let by = *until.get_or_insert_with(|| BootTime::now() + longest_of(&self.operator, step));
+            // Whoever carries it out may not know the job.
+            let is_known = moves::lacks_policy(&operator.config, &step.job, &snapshot).is_none();
+            match next(&plan, step, &state, is_known) {
                 NextMove::Wait(why) if BootTime::now() >= by => {
                     return self.settle(at, &plan, &StepOutcome::Failed(why)).await;
                 }
@@ -400,7 +402,7 @@ impl<'a> Carrier<'a> {
             }
             Err(error) => return Err(error.into()),
         };
-        let longest = longest_move(&self.operator, &step.job);
+        let longest = longest_of(&self.operator, step);
         let until = BootTime::now() + filed.request.valid_for() + longest;
         match filed.request.kind {
             RequestKind::Failover => self.decide_without_elector(plan, &filed, paths, until).await?,

@@ -31,10 +31,10 @@ fn kinds() -> [Kind; 5] {
         ),
         Kind::new::<Evacuation>(
             "evacuation",
-            r#"{"v":1,"site":"s","to_site":"t","force":true,"now":true,"undo":true,"by":"b","reason":"r","at_ms":1,"steps":[
-        {"job":"j","after":["k"],"from":{"member":"a","site":"s"},"predicted":{"member":"b","site":"t"},"state":"failed",
-        "back":true,"drained":true,"tries":2,"request":"r-1","begun_ms":3,"ended_ms":4,"leader":{"member":"c","site":"t"},
-        "why":"w"}]}"#,
+            r#"{"v":1,"site":"s","to_site":"t","force":true,"now":true,"undo":true,"abandoned":true,"by":"b","reason":"r",
+        "at_ms":1,"steps":[{"job":"j","after":["k"],"from":{"member":"a","site":"s"},"predicted":{"member":"b","site":"t"},
+        "longest_ms":5,"state":"failed","back":true,"drained":true,"tries":2,"tries_before":1,"request":"r-1","begun_ms":3,
+        "ended_ms":4,"leader":{"member":"c","site":"t"},"why":"w"}]}"#,
         ),
         Kind::new::<Halted>("halted", r#"{"v":1,"term":2,"program":"stopping"}"#),
         Kind::new::<Overlay>(

@@ -36,6 +36,9 @@ pub struct Evacuation {
     /// Whether what was moved moves back.
     #[serde(default, skip_serializing_if = "is_false")]
     pub undo: bool,
+    /// Whether the move back was given up: an evacuation of another site may replace this one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub abandoned: bool,
     /// The operator who gave the last order about it.
     #[serde(with = "text::line")]
     #[schemars(with = "String")]
@@ -69,6 +72,11 @@ pub struct EvacuationStep {
     /// Who was expected to lead then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<EvacuationLeader>,
+    /// How long a move may take by the policy of the job, in milliseconds; absent if the program that began the evacuation does
+    /// not have that policy.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::ms")]
+    #[schemars(with = "Option<u64>")]
+    pub longest_ms: Option<u64>,
     /// How far it is.
     pub state: EvacuationState,
     /// Whether the present move, or the last one, is the one back.
@@ -81,6 +89,10 @@ pub struct EvacuationStep {
     #[serde(default, with = "limits::count")]
     #[schemars(with = "u64")]
     pub tries: u64,
+    /// How many of these moves were begun before the last order about the evacuation.
+    #[serde(default, skip_serializing_if = "is_zero", with = "limits::count")]
+    #[schemars(with = "u64")]
+    pub tries_before: u64,
     /// The name of the request of the last move.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text::line")]
     #[schemars(with = "Option<String>")]
@@ -158,10 +170,12 @@ impl EvacuationStep {
             after,
             from: None,
             predicted: None,
+            longest_ms: None,
             state: EvacuationState::Waiting,
             back: false,
             drained: false,
             tries: 0,
+            tries_before: 0,
             request: None,
             term: None,
             begun_ms: None,
@@ -197,6 +211,7 @@ impl Evacuation {
             force: false,
             now: false,
             undo: false,
+            abandoned: false,
             by: by.to_owned(),
             reason: None,
             at_ms,
@@ -208,4 +223,9 @@ impl Evacuation {
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 const fn is_false(value: &bool) -> bool {
     !*value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
 }

@@ -45,7 +45,7 @@ pub(crate) enum StepOutcome {
     Failed(String),
 }
 
-/// How often a job whose new leader is lost each time is moved at most before the evacuation stops, and after each resumption.
+/// How often a job whose new leader is lost each time is moved at most before the evacuation stops, and after each order about it.
 const MOVES: u64 = 3;
 
 impl Evacuation {
@@ -87,11 +87,8 @@ impl Evacuation {
     /// Takes over what a move back needs of the evacuation before this one, if that was of the same site: who led each job
     /// there, and what was drained. Returns whether that one has moved a job that has not returned.
     pub(crate) fn inherit(&mut self, before: &Self) -> bool {
-        let is_back = |step: &EvacuationStep| before.undo && step.back && step.state == State::Done;
-        let is_of_it =
-            |step: &&EvacuationStep| before.site == self.site && step.is_touched() && !is_back(step);
         let mut is_away = false;
-        for old in before.steps.iter().filter(is_of_it) {
+        for old in before.left().filter(|_| before.site == self.site) {
             let Some(step) = self.steps.iter_mut().find(|step| step.job == old.job) else {
                 let EvacuationStep { from, leader, tries, drained, .. } = old.clone();
                 let skipped = EvacuationStep::new(&old.job, old.after.clone());
@@ -109,6 +106,18 @@ impl Evacuation {
         is_away
     }
 
+    /// The steps that `--undo` would move back: a move of them was begun, or the site drained for them.
+    fn left(&self) -> impl Iterator<Item = &EvacuationStep> {
+        let undo = self.undo;
+        let is_back = move |step: &EvacuationStep| undo && step.back && step.state == State::Done;
+        self.steps.iter().filter(move |step| step.is_touched() && !is_back(step))
+    }
+
+    /// Whether an evacuation of another site in its place would take a move back from the operator that was not given up.
+    pub(crate) fn may_be_undone(&self) -> bool {
+        !self.abandoned && self.left().next().is_some()
+    }
+
     /// This one, which is under way, made a forced one by the order to begin that other one; `None` if that is no such order.
     /// What has begun begins again: a forced failover goes before a switchover that is open.
     pub(crate) fn forced_by(&self, other: &Self) -> Option<Self> {
@@ -120,7 +129,7 @@ impl Evacuation {
             return None;
         }
         let is_left = |step: &&mut EvacuationStep| matches!(step.state, State::Begun | State::Failed);
-        forced.steps.iter_mut().filter(is_left).for_each(|step| step.state = State::Waiting);
+        forced.steps.iter_mut().filter(is_left).for_each(EvacuationStep::begin_again);
         Some(forced)
     }
 
@@ -154,7 +163,8 @@ impl Evacuation {
         let undo = self.undo;
         let Some(step) = self.steps.get_mut(at) else { return };
         let is_turned = undo && !step.back;
-        let is_again = matches!(outcome, StepOutcome::Returned(_)) && !step.tries.is_multiple_of(MOVES);
+        let since = step.tries.saturating_sub(step.tries_before);
+        let is_again = matches!(outcome, StepOutcome::Returned(_)) && !since.is_multiple_of(MOVES);
         if step.state == State::Begun && (is_turned || is_again) {
             step.state = State::Waiting;
             return;
@@ -177,18 +187,20 @@ impl Evacuation {
     /// Why there is nothing to resume.
     pub(crate) fn resume(&mut self) -> Result<(), String> {
         self.stopped()?;
-        for step in self.steps.iter_mut().filter(|step| step.state == State::Failed) {
-            step.state = State::Waiting;
-        }
+        let failed = self.steps.iter_mut().filter(|step| step.state == State::Failed);
+        failed.for_each(EvacuationStep::begin_again);
         Ok(())
     }
 
-    /// Gives up what has failed and what has not begun: everything stays where it is.
+    /// Gives up what has failed, what has not begun and the move back: everything stays where it is.
     ///
     /// # Errors
     /// Why there is nothing to give up.
     pub(crate) fn abandon(&mut self) -> Result<(), String> {
-        self.stopped()?;
+        if self.phase() != EvacuationPhase::Done || !self.may_be_undone() {
+            self.stopped()?;
+        }
+        self.abandoned = true;
         let is_left = |step: &&mut EvacuationStep| matches!(step.state, State::Waiting | State::Failed);
         self.steps.iter_mut().filter(is_left).for_each(|step| step.state = State::Skipped);
         Ok(())
@@ -210,8 +222,9 @@ impl Evacuation {
         if self.undo && !self.is_given_up() {
             return Err("it is undone already".to_owned());
         }
-        self.undo = true;
+        (self.undo, self.abandoned) = (true, false);
         for step in &mut self.steps {
+            step.tries_before = step.tries;
             step.state = match step.state {
                 State::Begun => State::Begun,
                 State::Waiting | State::Skipped if !step.is_touched() => State::Skipped,
@@ -246,6 +259,11 @@ impl EvacuationStep {
     /// Whether its request is filed, and its outcome is not known.
     pub(crate) fn request_is_open(&self) -> bool {
         self.state == State::Begun
+    }
+
+    /// As if no move of it had been begun.
+    fn begin_again(&mut self) {
+        (self.state, self.tries_before) = (State::Waiting, self.tries);
     }
 
     /// Whether a move of it was begun, or the site drained for it.

@@ -82,6 +82,9 @@ fn it_stops_at_the_first_failure_and_goes_on_or_back() {
 #[test]
 fn a_job_whose_new_leader_is_lost_is_moved_again_a_few_times() {
     let mut plan = chain();
+    begin(&mut plan);
+    settle(&mut plan, "db", StepOutcome::Failed("no".to_owned()));
+    plan.resume().unwrap();
     for _ in 0..2 {
         for _ in 1..MOVES {
             assert_eq!(begin(&mut plan), ["db"]);
@@ -200,6 +203,24 @@ fn what_has_stopped_is_given_up_and_can_still_move_back() {
     assert_eq!(begin(&mut plan), ["db"], "it is left where it is until it is moved back again");
 }
 
+#[test]
+fn a_move_back_is_possible_until_it_is_done_or_given_up() {
+    let mut plan = plan(&[("db", &[])]);
+    plan.steps[0].from = Some(leader("db", "east"));
+    begin(&mut plan);
+    settle(&mut plan, "db", west("db"));
+    let mut given_up = plan.clone();
+    assert!(given_up.may_be_undone());
+    given_up.abandon().unwrap();
+    assert_eq!((given_up.may_be_undone(), given_up.abandon().unwrap_err().as_str()), (false, "it is done"));
+    given_up.turn_back().unwrap();
+    assert!(given_up.may_be_undone(), "the operator has thought better of it");
+    plan.turn_back().unwrap();
+    begin(&mut plan);
+    settle(&mut plan, "db", StepOutcome::Leads(leader("db", "east")));
+    assert!(!plan.may_be_undone());
+}
+
 /// The elections as a simulation has them: a request is begun at most once, and its outcome is there to read.
 #[derive(Default)]
 struct Elections {
@@ -280,7 +301,7 @@ fn a_record_stays_below_its_limit() {
     let small = plan.encode("/plans/evacuation").unwrap().len();
     let largest = plan.largest(small);
     for at in 0..plan.steps.len() {
-        plan.steps[at].tries = 900;
+        (plan.steps[at].tries, plan.steps[at].tries_before) = (900, 900);
         plan.steps[at].drained = true;
         plan.begin(at, Some(u64::from(u32::MAX)), u64::from(u32::MAX) << 10);
         let why = "x".repeat(1000);

@@ -13,9 +13,10 @@ use super::{
     survey::{SurveyedJob, survey},
 };
 use crate::{
-    commands::{Operator, check_sites, drill::gather::gather_election},
+    commands::{Operator, check_sites, drill::gather::gather_election, moves},
     error::Error,
     typed::Typed,
+    wall::ms,
     znodes::{Evacuation, EvacuationLeader},
 };
 
@@ -139,5 +140,11 @@ async fn found_of(
         return Ok((job, SurveyedJob::LeftOut(why)));
     }
     let is_known = is_known(sites[0]).is_ok();
-    Ok((job, survey(plan, &state, is_known)))
+    let mut found = survey(plan, &state, is_known);
+    if let SurveyedJob::Step(step, _) = &mut found
+        && moves::lacks_policy(&operator.config, &job, &snapshot).is_none()
+    {
+        step.longest_ms = Some(ms(moves::longest_move(operator, &job)));
+    }
+    Ok((job, found))
 }

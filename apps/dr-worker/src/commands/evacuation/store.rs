@@ -24,7 +24,7 @@ pub(crate) async fn read(session: &Session, paths: &Paths) -> Result<Option<Evac
 /// or makes the one that is under way a forced one.
 ///
 /// # Errors
-/// Another one is under way, or one of another site has stopped.
+/// Another one is under way; one of another site has stopped, or what it has moved has not returned.
 pub(crate) fn joined(present: Option<Evacuation>, plan: &Evacuation) -> Result<Option<Evacuation>, Error> {
     let Some(present) = present else { return Ok(None) };
     match present.phase() {
@@ -36,8 +36,23 @@ pub(crate) fn joined(present: Option<Evacuation>, plan: &Evacuation) -> Result<O
             let ways = way_on(&present).unwrap_or_default();
             Err(Error::NotNow(format!("the evacuation of site {site} by {by} has stopped: {ways}")))
         }
+        // A lost site does not wait for another one.
+        EvacuationPhase::Done if !plan.force => supersedes(&present, plan).map_or(Ok(None), |why| {
+            let evacuate = || Typed::verb("evacuate").arg(&present.site);
+            let (undo, abandon) = (evacuate().arg("--undo"), evacuate().arg("--abandon"));
+            Err(Error::NotNow(format!(
+                "{why}: `{undo}` moves them back, `{abandon}` leaves them where they are"
+            )))
+        }),
         EvacuationPhase::Stopped | EvacuationPhase::Done => Ok(None),
     }
+}
+
+/// That this one would take the move back of the present one, which is of another site, from the operator.
+pub(crate) fn supersedes(present: &Evacuation, plan: &Evacuation) -> Option<String> {
+    let (site, by) = (&present.site, &present.by);
+    (present.site != plan.site && present.may_be_undone())
+        .then(|| format!("the evacuation of site {site} by {by} has moved jobs that have not returned"))
 }
 
 /// Begins an evacuation, which gets a later time than the one before, or makes the one that is under way a forced one. Returns
@@ -170,7 +185,7 @@ pub(crate) fn new(site: &SiteId, by: &str, reason: Option<&str>) -> Evacuation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::znodes::EvacuationStep;
+    use crate::{commands::evacuation::course::StepOutcome, znodes::EvacuationStep};
 
     fn of(site: &str) -> Evacuation {
         let mut plan = Evacuation::new(site.parse().unwrap(), "ann", 1_700_000_000_000);
@@ -214,5 +229,23 @@ mod tests {
         );
         stopped.abandon().unwrap();
         assert_eq!(joined(Some(stopped), &of("west")).unwrap(), None);
+    }
+
+    #[test]
+    fn one_that_can_be_undone_is_replaced_by_one_of_another_site_only_if_that_is_lost() {
+        let mut done = of("east");
+        done.begin(0, Some(1), 1);
+        done.settle(0, StepOutcome::Needless(None, "it leads there".to_owned()), 2);
+        assert_eq!(joined(Some(done.clone()), &of("east")).unwrap(), None);
+        let mut other = of("west");
+        let why = joined(Some(done.clone()), &other).unwrap_err().to_string();
+        let expected = "the evacuation of site east by ann has moved jobs that have not returned: \
+                        `dr-worker evacuate east --undo` moves them back, ";
+        assert!(why.starts_with(expected), "{why}");
+        other.force = true;
+        assert_eq!(joined(Some(done.clone()), &other).unwrap(), None);
+        other.force = false;
+        done.abandon().unwrap();
+        assert_eq!(joined(Some(done), &other).unwrap(), None);
     }
 }

@@ -14,7 +14,7 @@ use super::course::{SLACK_MS, StepOutcome};
 use crate::{
     commands::drill::checks::{State, check_move},
     config::DrillPlan,
-    view::Candidate,
+    view::{Candidate, Member},
     znodes::{DrillMode, Evacuation, EvacuationLeader, EvacuationStep, Halted, HaltedProgram},
 };
 
@@ -81,8 +81,9 @@ pub(crate) fn survey(plan: &Evacuation, state: &State, is_known: bool) -> Survey
     SurveyedJob::Step(step, obstacles)
 }
 
-/// What is done about a step that is due.
-pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> NextMove {
+/// What is done about a step that is due. `is_known`: whether the view of the election is by the policy of its members. If not,
+/// the job goes where it was expected to go, while that member is there.
+pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State, is_known: bool) -> NextMove {
     let origin = step.from.as_ref().filter(|from| from.site == plan.site);
     if plan.undo && origin.is_none() {
         let leader = leader(state).map(|(leader, _)| leader);
@@ -91,6 +92,11 @@ pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> N
     let is_there = |site: &SiteId| (*site == plan.site) == plan.undo;
     let coming = named(state).filter(|site| is_there(site));
     let is_coming = coming.is_some();
+    let takes_part = |next: &&EvacuationLeader| {
+        let is_it = |member: &Member| member.member == next.member && member.site == next.site;
+        state.cluster.members.iter().any(is_it)
+    };
+    let expected = step.predicted.as_ref().filter(|_| !is_known).filter(takes_part).map(|next| &next.site);
     match leader(state) {
         Some((leader, true)) if is_there(&leader.site) => {
             let why = format!("{} of site {} leads already", leader.member, leader.site);
@@ -109,7 +115,11 @@ pub(crate) fn next(plan: &Evacuation, step: &EvacuationStep, state: &State) -> N
         None if !plan.is_forced() => NextMove::Wait("no member leads".to_owned()),
         _ if plan.undo => NextMove::Move(plan.site.clone()),
         // It has followed another job, and the lost leader has not given its place up.
-        _ => match coming.cloned().map_or_else(|| successor(plan, state).map(|next| next.site), Ok) {
+        _ => match coming
+            .or(expected)
+            .cloned()
+            .map_or_else(|| successor(plan, state).map(|next| next.site), Ok)
+        {
             Ok(site) => NextMove::Move(site),
             // A member whose session has just ended joins again.
             Err(why) if state.cluster.members.iter().all(|member| member.site == plan.site) => {
@@ -416,9 +426,31 @@ mod tests {
         let named = snapshot.members[1].named();
         snapshot.elected.as_mut().unwrap().record.slots[0].named = Some(named);
         let state = state(snapshot, &[]);
-        assert!(matches!(next(&plan, &step, &state), NextMove::Wait(_)));
+        assert!(matches!(next(&plan, &step, &state, true), NextMove::Wait(_)));
         plan.force = true;
-        assert_eq!(next(&plan, &step, &state), NextMove::Move("west".parse().unwrap()));
+        assert_eq!(next(&plan, &step, &state, true), NextMove::Move("west".parse().unwrap()));
+    }
+
+    #[test]
+    fn without_the_policy_of_a_job_it_goes_where_it_was_expected_to_go() {
+        let plan = Evacuation::new("east".parse().unwrap(), "ann", NOW_MS);
+        let mut step = EvacuationStep::new("orders", BTreeSet::new());
+        let state = state(sample(&["east-1", "west-1", "north-1"]), &[]);
+        let mut to = |expected: Option<(&str, &str)>, is_known| {
+            step.predicted = expected.map(|(member, site)| EvacuationLeader {
+                member: member.parse().unwrap(),
+                site: site.parse().unwrap(),
+            });
+            match next(&plan, &step, &state, is_known) {
+                NextMove::Move(site) => site.to_string(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let by_policy = to(None, true);
+        let other = if by_policy == "west" { ("north-1", "north") } else { ("west-1", "west") };
+        assert_eq!(to(Some(other), true), by_policy);
+        assert_eq!(to(Some(other), false), other.1);
+        assert_eq!(to(Some(("north-2", "north")), false), by_policy, "it is gone");
     }
 
     #[test]
@@ -431,8 +463,8 @@ mod tests {
         snapshot.leader_znodes = vec![None];
         snapshot.elected.as_mut().unwrap().record.slots[0].named = None;
         let state = state(snapshot, &[]);
-        assert_eq!(next(&plan, &step, &state), NextMove::Move(plan.site.clone()));
+        assert_eq!(next(&plan, &step, &state, true), NextMove::Move(plan.site.clone()));
         step.drained = false;
-        assert_eq!(next(&plan, &step, &state), NextMove::Wait("no member leads".to_owned()));
+        assert_eq!(next(&plan, &step, &state, true), NextMove::Wait("no member leads".to_owned()));
     }
 }

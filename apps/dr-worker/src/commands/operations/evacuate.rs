@@ -50,7 +50,7 @@ pub(super) struct Evacuate {
     /// Move back what was moved, and open the site.
     #[arg(long, conflicts_with_all = ["jobs", "to_site", "force", "dry_run"])]
     undo: bool,
-    /// Give up what is left of one that has stopped.
+    /// Give up what is left of one that has stopped, and the move back.
     ///
     /// Everything stays where it is.
     #[arg(long, conflicts_with_all = ["resume", "undo", "jobs", "to_site", "force", "dry_run"])]
@@ -104,6 +104,8 @@ impl Operation for Evacuate {
             return Ok(Ask::Deed(None, Box::pin(async { Ok(report) })));
         }
         let present = store::read(&of.operator.session, &of.paths).await?;
+        let replaced = present.as_ref().and_then(|present| store::supersedes(present, &shown.plan));
+        let replaced = replaced.map(|why| format!("{why}; they can't be moved back together any more"));
         if let Some(present) = store::joined(present, &shown.plan)? {
             let note = "it is under way already; --wait follows it".to_owned();
             let shown = Evacuated::from(present);
@@ -126,7 +128,8 @@ impl Operation for Evacuate {
             _ => "",
         };
         let jobs = shown.plan.steps.len();
-        let what = format!("evacuate site {site}: {jobs} jobs{danger}");
+        let also = replaced.as_ref().map_or(String::new(), |why| format!("; {why}"));
+        let what = format!("evacuate site {site}: {jobs} jobs{danger}{also}");
         let work = async move {
             if let Some(present) = store::begin(&of.operator.session, &of.paths, &mut shown.plan).await? {
                 shown.plan = present;
@@ -134,7 +137,7 @@ impl Operation for Evacuate {
             let shown = Evacuated { left_out: shown.left_out, ..Evacuated::from(shown.plan) };
             let text = shown.progress();
             let mut report = Report::new(shown, text);
-            report.notes.extend(unordered);
+            report.notes.extend(unordered.into_iter().chain(replaced));
             report.notes.push("workers carry it out; --wait follows it".to_owned());
             Ok(report)
         };
