@@ -4,6 +4,7 @@ use crate::znodes::DrillMode;
 use election_core::{
     config::{MemberId, SiteId},
     internals::{calendar::Windows, record::Target, text::Text},
+    strategy::in_words,
 };
 
 use super::{
@@ -120,6 +121,13 @@ impl DrillPlan {
     fn check(&mut self, section: &mut Section<'_>) {
         if self.back && self.mode.spares_leader() {
             section.problem("back", "this mode moves nothing, so there is nothing to move back");
+        }
+        let serves = self.rules.stay * if self.back { 2 } else { 1 };
+        if !self.mode.spares_leader() && serves >= self.longest() {
+            let (stay, limit) = (in_words(self.rules.stay), in_words(self.limit));
+            let each = if self.back { "each of two leaders serves" } else { "a new leader serves" };
+            let message = format!("{each} for stay, {stay}: the drill can't end within limit, {limit}");
+            section.problem("limit", message);
         }
     }
 }

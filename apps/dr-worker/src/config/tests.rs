@@ -116,6 +116,24 @@ fn the_smallest_configuration_gets_the_defaults() {
 }
 
 #[test]
+fn a_drill_has_the_time_for_which_its_leaders_serve() {
+    let of = |mode: &str, keys: &str| {
+        Given::file(&format!(
+            "{SMALL}\n[drill.it]\njob = \"orders\"\nmode = \"{mode}\"\nlimit = \"5m\"\n{keys}\n"
+        ))
+    };
+    for (mode, keys) in [
+        ("switchover", "stay = \"4m\""),
+        ("rehearse", "stay = \"6m\""),
+        ("cut-site", "stay = \"3m\"\nback = true\ncut_for = \"2m\""),
+    ] {
+        of(mode, keys).load().unwrap();
+    }
+    let why = ["each of two leaders serves for stay, 2m 30s: the drill can't end within limit, 5m"];
+    of("switchover", "stay = \"150s\"\nback = true").refused("worker.toml:", &why);
+}
+
+#[test]
 fn the_member_is_named_after_the_host() {
     let config = Given::file(&SMALL.replace("id = \"east-1\"\n", "")).load().unwrap();
     let host = nix::sys::utsname::uname().unwrap();

@@ -38,6 +38,10 @@ pub(crate) struct State {
     pub(crate) quorum: Option<Quorum>,
     /// The drill that is under way.
     pub(crate) present: Present,
+    /// The longest session timeout of the members of the leader's site, as far as it is known.
+    pub(crate) session_timeout: Option<Duration>,
+    /// The site of the evacuation that is under way.
+    pub(crate) evacuated: Option<SiteId>,
     /// `policy.min_tenure`.
     pub(crate) min_tenure: Duration,
     /// The time, in milliseconds since the Unix epoch.
@@ -130,7 +134,7 @@ type Part = fn(&State, &DrillPlan) -> Result<String, String>;
 
 /// All checks of a drill by this plan. It may run if all have passed.
 pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<DrillCheck> {
-    let parts: [(&str, Part); 16] = [
+    let parts: [(&str, Part); 17] = [
         ("calendar", calendar),
         ("election", election),
         ("leader", leader),
@@ -146,6 +150,7 @@ pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<DrillCheck> {
         ("candidates", candidates),
         ("standbys", standbys),
         ("lag", lag),
+        ("cut", cut),
         ("prediction", prediction),
     ];
     carried_out(&parts, state, plan)
@@ -288,7 +293,10 @@ fn requests(state: &State, plan: &DrillPlan) -> Result<String, String> {
     found.map_or_else(|| Ok("no request is open or planned for the time of the drill".to_owned()), Err)
 }
 
-fn drill(State { present, .. }: &State, plan: &DrillPlan) -> Result<String, String> {
+fn drill(State { present, evacuated, .. }: &State, plan: &DrillPlan) -> Result<String, String> {
+    if let Some(site) = evacuated {
+        return Err(format!("the evacuation of site {site} is under way"));
+    }
     if let Some(run) = &present.conducted {
         return Err(format!("drill {run} is under way"));
     }
@@ -408,6 +416,20 @@ fn lag(state: &State, plan: &DrillPlan) -> Result<String, String> {
             in_words(rpo)
         )),
         Some(lag) => Ok(format!("{attribute} of {member} is {} of at most {}", in_words(lag), in_words(rpo))),
+    }
+}
+
+/// A cut that no session ends by moves nothing, and stops jobs whose lease is shorter.
+fn cut(state: &State, plan: &DrillPlan) -> Result<String, String> {
+    let Some(timeout) = state.session_timeout.filter(|_| plan.mode == DrillMode::CutSite) else {
+        return Ok(String::new());
+    };
+    let (cut, words) = (in_words(plan.cut_for), in_words(timeout));
+    match plan.cut_for > timeout {
+        true => Ok(format!("the cut of {cut} is longer than the session timeout there, {words}")),
+        false => Err(format!(
+            "no session ends by a cut of {cut}: the session timeout there is {words}; raise cut_for above it"
+        )),
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) fn state(snapshot: Snapshot, sets: &[&str]) -> State {
         predicted: None,
         quorum: None,
         present: Present::default(),
+        session_timeout: None,
+        evacuated: None,
         min_tenure: config.engine_of("orders").min_tenure,
         unix_ms: NOW_MS,
     }
@@ -194,6 +196,20 @@ fn a_drill_waits_for_its_window_and_for_another_drill() {
     assert_eq!(failed(&state, &planned), [interrupted]);
     state.present.conducted = Some(run.clone());
     assert_eq!(failed(&state, &planned), [format!("drill {run} is under way")]);
+    state.evacuated = Some("north".parse().unwrap());
+    assert_eq!(failed(&state, &planned), ["the evacuation of site north is under way"]);
+}
+
+#[test]
+fn a_site_is_cut_off_for_longer_than_its_sessions_last() {
+    let mut state = state(four(), &[]);
+    let mut planned = plan(DrillMode::CutSite, "");
+    state.session_timeout = Some(planned.cut_for);
+    let why = "no session ends by a cut of 30s: the session timeout there is 30s; raise cut_for above it";
+    assert_eq!(failed(&state, &planned), [why]);
+    planned.cut_for += Duration::from_millis(1);
+    assert_eq!(failed(&state, &planned), NONE);
+    assert_eq!(failed(&state, &plan(DrillMode::KillWorker, "")), NONE);
 }
 
 #[test]

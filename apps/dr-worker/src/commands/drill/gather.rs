@@ -1,6 +1,8 @@
 //! Reads what the checks of a drill need.
 
-use crate::znodes::DrillMode;
+use std::time::Duration;
+
+use crate::znodes::{DrillMode, PLANS};
 use election_admin::Snapshot;
 use election_core::Paths;
 
@@ -12,6 +14,7 @@ use super::{
 use crate::{
     commands::{
         Operator,
+        evacuation::{course::EvacuationPhase, store},
         servers::{self, Quorum},
     },
     config::{DrillPlan, OperatorConfig},
@@ -35,10 +38,20 @@ pub(crate) async fn gather(
     let (snapshot, mut state) = gather_election(operator, paths).await?;
     state.quorum = quorum;
     state.predicted = predict(&state, &snapshot, plan, config);
+    state.session_timeout = state.leader().and_then(|leader| {
+        let there = snapshot.members.iter().filter(|member| member.site == leader.site);
+        // An older worker does not publish it.
+        let known = there.map(|member| member.session_timeout_ms).filter(|timeout_ms| *timeout_ms > 0);
+        known.max().map(Duration::from_millis)
+    });
+    let paths = operator.paths(PLANS)?;
+    let evacuation = operator.in_time(store::read(&operator.session, &paths)).await?;
+    let running = evacuation.filter(|evacuation| evacuation.phase() == EvacuationPhase::Running);
+    state.evacuated = running.map(|evacuation| evacuation.site);
     Ok((snapshot, state))
 }
 
-/// The same, without what is about no election: the quorum, and what the drill would do.
+/// The same, without what is about no election: the quorum, an evacuation, and what the drill would do.
 ///
 /// # Errors
 /// As of [`gather`].
@@ -50,9 +63,17 @@ pub(crate) async fn gather_election(operator: &Operator, paths: &Paths) -> Resul
     let now_ms = unix_ms();
     let explained = Explained::new(job, &snapshot, config, now_ms);
     let cluster = Cluster { skipped, ..Cluster::new(operator.root(), job, snapshot.clone(), now_ms) };
-    let min_tenure = config.engine_of(job).min_tenure;
-    let state =
-        State { cluster, explained, predicted: None, quorum: None, present, min_tenure, unix_ms: now_ms };
+    let state = State {
+        cluster,
+        explained,
+        predicted: None,
+        quorum: None,
+        present,
+        session_timeout: None,
+        evacuated: None,
+        min_tenure: config.engine_of(job).min_tenure,
+        unix_ms: now_ms,
+    };
     Ok((snapshot, state))
 }
 

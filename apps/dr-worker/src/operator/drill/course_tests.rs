@@ -254,6 +254,27 @@ fn moved() -> (Course, Seen) {
 }
 
 #[test]
+fn a_drill_whose_time_is_over_says_what_it_was_waiting_for() {
+    let is_said = |course: &Course, what: &str| {
+        let why = format!("aborts: it was not over within 8s: {what}");
+        assert!(course.events().iter().any(|event| event.what == why), "{:#?}", course.events());
+    };
+    let (mut course, seen) = moved();
+    course.script.limit = secs(8);
+    course.script.stay = secs(6);
+    course.see(&seen, secs(8));
+    is_said(&course, "west-1 of site west had not led for 6s yet");
+    let (mut course, mut seen) = moved();
+    course.script.limit = secs(8);
+    course.script.stay = secs(3);
+    assert_eq!(course.see(&seen, secs(6)), Some(member("east-1")));
+    (seen.request, seen.leader) = (Some(done(3, "east-1")), Some(leader("east-1", 3, true)));
+    course.see(&seen, secs(7));
+    course.see(&seen, secs(8));
+    is_said(&course, "east-1 of site east had not led again for 3s yet");
+}
+
+#[test]
 fn what_leaves_the_plan_ends_the_drill_and_moves_the_job_back() {
     type Happens<'a> = (&'a dyn Fn(&mut Seen), &'a str);
     let cases: [Happens<'_>; 4] = [

@@ -63,7 +63,11 @@ impl Course {
 
     fn waits_for(&self, seen: &Seen) -> String {
         let is_away = |member: &&MemberId| !seen.has_reached(member, DrillState::Ended);
+        let stay = in_words(self.script.stay);
         match self.stage {
+            Stage::Agreeing => "the members had not begun".to_owned(),
+            Stage::Staying => format!("{} had not led for {stay} yet", self.leader.who),
+            Stage::Settling => format!("{} had not led again for {stay} yet", self.leader.who),
             Stage::Returning => {
                 let away = self.script.carriers.iter().filter(is_away).map(MemberId::as_str);
                 format!("{} did not come back", away.collect::<Vec<_>>().join(", "))
