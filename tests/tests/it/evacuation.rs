@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::{Cluster, Driver, JOB, SOON, Setup, TICK, Worker, ensemble, own_ensemble, wait_for};
+use e2e::{Cluster, Driver, JOB, SOON, Setup, TICK, Worker, ensemble, own_ensemble, program, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use zk_session::BootTime;
 use zk_testkit::Ensemble;
@@ -259,7 +262,8 @@ async fn the_plan_for_a_site_is_evaluated_practised_and_reported() {
     assert!(report["jobs"][2]["waited_ms"].as_u64() > report["jobs"][1]["waited_ms"].as_u64(), "{report:#}");
     assert!(report["back_ms"].as_u64().unwrap() > 0, "{report:#}");
     led(&mut cluster, "east").await;
-    evaluated(&mut cluster, &gauge("dr_plan_last_success_timestamp_seconds", "")).await;
+    // Unix time, in seconds.
+    evaluated(&mut cluster, &gauge("dr_plan_last_success_timestamp_seconds", "1")).await;
     assert_eq!(cluster.operator().json(&["drill", "show", "last", "--plan", PLAN]).await, report);
     let text = cluster.operator().done(&["drill", "show", "last", "--plan", PLAN]).await.stdout;
     assert!(text.contains("orders, then app, then proxy"), "{text}");
@@ -276,8 +280,40 @@ async fn the_plan_for_a_site_is_evaluated_practised_and_reported() {
     cluster.operator().done(&["drain", "west", "--job", "app", "--off"]).await;
     evaluated(&mut cluster, &gauge("dr_plan_check_passed", "1")).await;
 
+    // One that is told to end moves back, and leaves the proof of the one before.
+    fs::remove_file(gate.path()).unwrap();
+    let mut drill = Command::new(program("dr-worker"));
+    let (mark, value) = cluster.tree().mark();
+    drill.arg("--config").arg(cluster.dir().join("cluster.toml")).args(["drill", "--plan", PLAN, "--yes"]);
+    let mut drill = drill.env(mark, value).stdin(Stdio::null()).spawn().unwrap();
+    wait_for("the middle of it", SOON, async || {
+        let kept = cluster.operator().json(&["drill", "show", "last", "--plan", PLAN]).await;
+        let plan = plan(&cluster).await;
+        let is_there = kept["outcome"] == "running" && plan["steps"][1]["state"] == "begun";
+        if is_there { Ok(()) } else { Err(format!("{kept:#} {plan:#}")) }
+    })
+    .await;
+    kill(Pid::from_raw(i32::try_from(drill.id()).unwrap()), Signal::SIGTERM).unwrap();
+    fs::write(gate.path(), "").unwrap();
+    let code = wait_for("the end of the drill", LONG, async || match drill.try_wait().unwrap() {
+        Some(status) => Ok(status.code()),
+        None => Err("it runs".to_owned()),
+    })
+    .await;
+    assert_eq!(code, Some(1));
+    led(&mut cluster, "east").await;
+    let aborted = cluster.operator().json(&["drill", "show", "last", "--plan", PLAN]).await;
+    assert_eq!(aborted["last_success_ms"], report["ended_ms"], "{aborted:#}");
+    assert!(aborted["sentence"].as_str().unwrap().contains("the command received SIGTERM"), "{aborted:#}");
+
+    // A plan that can't be is a failed check, and no other one with it.
+    let wrong = cluster.operator().run(&["--output", "json", "drill", "check"]).await.with_code(75);
+    assert!(wrong.stdout.contains("unknown job nowhere"), "{wrong:#?}");
+
     // One that is not done in time has failed, and goes on.
     fs::remove_file(gate.path()).unwrap();
+    let check = cluster.operator().json(&["drill", "check", "--plan", "short"]).await;
+    assert_eq!(check["passed"], true, "{check:#}");
     let slow = cluster.operator().run(&["--output", "json", "drill", "--plan", "short", "--yes"]).await;
     let report = slow.with_code(1).json();
     assert_eq!((&report["outcome"], &report["jobs"][2]["took_ms"]), (&json!("failed"), &Value::Null));
@@ -285,6 +321,10 @@ async fn the_plan_for_a_site_is_evaluated_practised_and_reported() {
     assert_eq!(cluster.operator().json(&["drill", "show", "last", "--plan", "short"]).await, report);
     fs::write(gate.path(), "").unwrap();
     led(&mut cluster, "west").await;
+    let check = cluster.operator().run(&["--output", "json", "drill", "check", "--plan", "short"]).await;
+    let check = check.with_code(75).json();
+    let failed = check["checks"].as_array().unwrap().iter().filter(|check| check["passed"] == false);
+    assert!(failed.into_iter().any(|check| check["name"] == "evacuation"), "{check:#}");
     // Another member evaluates it now.
     evaluated(&mut cluster, &gauge("dr_plan_check_passed", "NaN")).await;
     cluster.end().await;

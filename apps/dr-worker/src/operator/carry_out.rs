@@ -125,8 +125,13 @@ impl Chosen {
                     ordered.push(of.job);
                 }
                 Ask::Deed(_, work) if wait && self.declared.takes.jobs == Jobs::OfRoot => {
-                    let begun = work.await?.outcome;
-                    evacuation::follow(of, &begun, timeout, how).await?;
+                    let Report { outcome, notes, .. } = work.await?;
+                    // It is followed already.
+                    notes
+                        .into_iter()
+                        .filter(|note| !note.contains("--wait"))
+                        .for_each(output::print_progress);
+                    evacuation::follow(of, &outcome, timeout, how).await?;
                 }
                 Ask::Deed(_, work) => print(work.await?, how)?,
                 Ask::Unknown(name) => return Err(name.into()),

@@ -86,8 +86,12 @@ pub(super) async fn until_ended(
                 continue;
             }
             () = sleep_until(until) => {
-                let again = Typed::verb("evacuate").arg(&plan.site).arg("--undo");
-                return Err(Error::NotNow(format!("it is not done yet, and goes on; `{again}` undoes it")));
+                let undo = Typed::verb("evacuate").arg(&plan.site).arg("--undo");
+                let way_on = match plan.undo {
+                    true => "the status page of a worker shows it".to_owned(),
+                    false => format!("`{undo}` undoes it"),
+                };
+                return Err(Error::NotNow(format!("it is not done yet, and goes on; {way_on}")));
             }
         };
         let read = seen.value.map(|node| Evacuation::decode(&path, &node.data)).transpose();

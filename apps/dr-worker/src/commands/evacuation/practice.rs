@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use election_core::{
     Paths,
     config::{MemberId, SiteId},
-    internals::text::shown,
+    internals::{record::HistoryEntry, text::shown},
     strategy::in_words,
 };
 use schemars::JsonSchema;
@@ -22,13 +22,14 @@ use crate::{
         Operator,
         drill::{
             checks::{calendar_of, seconds},
-            report::{DrillCheck, DrillOutcome},
+            report::DrillCheck,
             runs,
         },
         operation::Author,
     },
     config::SitePlan,
     error::Error,
+    typed::Typed,
     wall::unix_ms,
     znodes::{Evacuation, WorkerPaths as _},
 };
@@ -47,7 +48,7 @@ pub(crate) struct EvaluatedPlan {
     pub(crate) passed: bool,
     /// The checks, one for each job that takes part among them.
     pub(crate) checks: Vec<DrillCheck>,
-    /// The end of its last drill if that passed.
+    /// The end of its last drill that passed.
     pub(crate) last_success_ms: Option<u64>,
 }
 
@@ -74,18 +75,38 @@ pub(crate) async fn examine(
     let prepared = prepare(operator, record, &plan.jobs, &plan.order).await?;
     let lags = lags(operator, plan, &prepared.plan).await?;
     let at_ms = unix_ms();
-    let checks = evaluate(plan, &prepared, &lags, at_ms);
+    let present = operator.in_time(store::read(&operator.session, paths)).await?;
+    let mut checks = evaluate(plan, &prepared, &lags, at_ms);
+    let before = present.and_then(|present| in_the_way(present, &prepared.plan));
+    checks.extend(before.map(|sentence| DrillCheck {
+        name: "evacuation".to_owned(),
+        passed: false,
+        sentence,
+    }));
     let last = kept(&operator.incarnation().await?, paths, name).await?;
     let evaluated = EvaluatedPlan {
         site: plan.site.clone(),
         at_ms,
         passed: checks.iter().all(|check| check.passed),
         checks,
-        last_success_ms: last
-            .filter(|last| last.outcome == DrillOutcome::Passed)
-            .and_then(|last| last.ended_ms),
+        last_success_ms: last.and_then(|last| last.proved_ms()),
     };
     Ok(Examined { prepared, lags, evaluated })
+}
+
+/// Why the last evacuation is in the way of one that is practised.
+fn in_the_way(present: Evacuation, plan: &Evacuation) -> Option<String> {
+    let is_away = plan.clone().inherit(&present);
+    match store::joined(Some(present), plan) {
+        Err(error) => Some(error.to_string()),
+        Ok(Some(Evacuation { site, by, .. })) => {
+            Some(format!("site {site} is being evacuated already, by {by}"))
+        }
+        Ok(None) => is_away.then(|| {
+            let (site, undo) = (&plan.site, Typed::verb("evacuate").arg(&plan.site).arg("--undo"));
+            format!("site {site} is evacuated already; `{undo}` moves back what was moved")
+        }),
+    }
 }
 
 /// The result of a plan that was examined. One that names what is not there has failed; of one that could not be read nothing is
@@ -168,23 +189,35 @@ async fn lags(operator: &Operator, plan: &SitePlan, prepared: &Evacuation) -> Re
     Ok(found)
 }
 
-/// What the elections have recorded. `lags`: what was measured before the drill.
-///
-/// # Errors
-/// If ZooKeeper does not answer.
+/// What the elections have recorded, and why the record of a job could not be read: nothing of it is known then. `lags`: what was
+/// measured before the drill.
 pub(crate) async fn evidence(
     operator: &Operator,
     away: &Evacuation,
     mut lags: Lags,
-) -> Result<BTreeMap<String, JobEvidence>, Error> {
-    let observer = operator.observer().await?;
-    let mut found = BTreeMap::new();
+) -> (BTreeMap<String, JobEvidence>, Option<Error>) {
+    let (mut found, mut unread) = (BTreeMap::new(), None);
     for step in &away.steps {
-        let (history, _) = observer.history(&operator.paths(&step.job)?).await?;
+        let read = match unread {
+            // It would be waited for once for each job.
+            Some(Error::Unreachable(_)) => Ok(Vec::new()),
+            _ => history(operator, &step.job).await,
+        };
+        let history = match read {
+            Ok(history) => history,
+            Err(error) => {
+                unread = Some(error);
+                Vec::new()
+            }
+        };
         let lags = lags.remove(&step.job).unwrap_or_default();
         found.insert(step.job.clone(), JobEvidence { history, lags });
     }
-    Ok(found)
+    (found, unread)
+}
+
+async fn history(operator: &Operator, job: &str) -> Result<Vec<HistoryEntry>, Error> {
+    Ok(operator.observer().await?.history(&operator.paths(job)?).await?.0)
 }
 
 /// Keeps the report as the last one of its plan. `paths` are those of plans.
@@ -236,7 +269,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        commands::evacuation::gather::JobNote,
+        commands::evacuation::{course::StepOutcome, gather::JobNote},
         config::{Dates, DrillRules, Objectives},
         znodes::{EvacuationLeader, EvacuationStep},
     };
@@ -327,6 +360,23 @@ mod tests {
             failed(&plan(), &nothing, &Lags::new()),
             one("east", "no job would move out of this site")
         );
+    }
+
+    #[test]
+    fn an_evacuation_whose_jobs_have_not_returned_is_in_the_way() {
+        let (mut before, plan) = (prepared().plan, prepared().plan);
+        assert!(
+            in_the_way(before.clone(), &plan).unwrap().starts_with("site east is being evacuated already")
+        );
+        for at in 0..before.steps.len() {
+            before.begin(at, Some(1), 1);
+            before.settle(at, StepOutcome::Leads(leader("west-1", "west").unwrap()), 2);
+        }
+        let again = Evacuation { steps: vec![before.steps[1].clone()], ..plan.clone() };
+        let undo = "`dr-worker evacuate east --undo` moves";
+        assert!(in_the_way(before.clone(), &again).unwrap().contains(undo));
+        let west = Evacuation { site: "west".parse().unwrap(), ..plan };
+        assert!(in_the_way(before, &west).unwrap().contains(undo));
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub(crate) struct SiteDrillReport {
     pub(crate) started_ms: u64,
     /// When its last move ended.
     pub(crate) ended_ms: Option<u64>,
+    /// The end of the last drill of the plan before this one that passed.
+    #[serde(default)]
+    pub(crate) last_success_ms: Option<u64>,
     /// The outcome.
     pub(crate) outcome: DrillOutcome,
     /// The outcome in one sentence.
@@ -110,6 +113,15 @@ pub(crate) struct SiteDrill<'a> {
     /// The jobs that each one comes after by its configuration: it does not run while one of them moves.
     pub(crate) stops_with: &'a Follows,
     pub(crate) evidence: &'a BTreeMap<String, JobEvidence>,
+    /// The end of the last drill of the plan before this one that passed.
+    pub(crate) last_success_ms: Option<u64>,
+}
+
+impl SiteDrillReport {
+    /// The end of the last drill of the plan that passed, as this report has it.
+    pub(crate) fn proved_ms(&self) -> Option<u64> {
+        self.ended_ms.filter(|_| self.outcome == DrillOutcome::Passed).or(self.last_success_ms)
+    }
 }
 
 /// The report.
@@ -121,7 +133,9 @@ pub(crate) fn assemble(
     let SiteDrill { name, plan, away, back, unix_ms, .. } = *drill;
     let jobs = jobs(drill);
     let took_ms = ms(away.took(unix_ms));
-    let lost_ms = away.steps.iter().filter_map(|step| drill.lost(step)).max();
+    // Of one job that has moved it may be unknown, so it is of the whole.
+    let lost = away.steps.iter().filter(|step| step.has_moved()).map(|step| drill.lost(step));
+    let lost_ms = lost.collect::<Option<Vec<_>>>().and_then(|lost| lost.into_iter().max());
     let objectives = objectives(&plan.objectives, Some(took_ms), lost_ms);
     let wrong = wrong(drill, &objectives, &jobs);
     let moved = away.steps.iter().filter(|step| step.has_moved()).count();
@@ -138,6 +152,7 @@ pub(crate) fn assemble(
         reason: away.reason.clone(),
         started_ms: away.at_ms,
         ended_ms: back.unwrap_or(away).steps.iter().filter_map(|step| step.ended_ms).max(),
+        last_success_ms: drill.last_success_ms,
         outcome,
         sentence,
         took_ms,

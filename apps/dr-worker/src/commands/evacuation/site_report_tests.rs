@@ -99,6 +99,7 @@ pub(crate) fn sample() -> SiteDrillReport {
         unix_ms: 0,
         stops_with: &[("app".to_owned(), set(&["db"]))].into(),
         evidence: &evidence,
+        last_success_ms: Some(1),
     };
     let check = |name: &str, sentence: &str| DrillCheck {
         name: name.to_owned(),
@@ -142,15 +143,33 @@ fn a_report_has_the_chain_the_predictions_and_what_was_missed() {
 
 /// Of a drill that is over 900 s after it began.
 fn report_of(away: &Evacuation, cut_short: Option<&str>) -> SiteDrillReport {
+    report_with_lags(away, cut_short, None)
+}
+
+/// The same with an objective, where this is the lag of the new leader of one job.
+fn report_with_lags(
+    away: &Evacuation,
+    cut_short: Option<&str>,
+    lag: Option<(&str, Duration)>,
+) -> SiteDrillReport {
+    let evidence = lag.map(|(job, lag)| {
+        let lags = [("west-2".parse().unwrap(), lag)].into();
+        (job.to_owned(), JobEvidence { lags, ..JobEvidence::default() })
+    });
     let drill = SiteDrill {
         name: "lost",
-        plan: &SitePlan { site: "east".to_owned(), ..SitePlan::default() },
+        plan: &SitePlan {
+            site: "east".to_owned(),
+            objectives: objectives_of(None, lag.map(|_| 4)),
+            ..SitePlan::default()
+        },
         away,
         back: None,
         cut_short: cut_short.map(str::to_owned),
         unix_ms: BEGAN + 900_000,
         stops_with: &Follows::new(),
-        evidence: &BTreeMap::new(),
+        evidence: &evidence.into_iter().collect(),
+        last_success_ms: Some(1),
     };
     assemble(&drill, Vec::new(), Vec::new())
 }
@@ -169,6 +188,22 @@ fn what_failed_and_what_did_not_return_are_named() {
     assert_eq!(report.sentence, "db: failed: west-1 was lost; app: waiting for db");
     assert_eq!((report.outcome, report.longest_outage_ms), (DrillOutcome::Failed, None));
     assert_eq!(report.predicted_ms, None, "nothing is known of the last move");
+}
+
+#[test]
+fn what_one_job_has_lost_must_be_known_for_the_whole_to_be() {
+    let mut away = Evacuation::new("east".parse().unwrap(), "ann", BEGAN);
+    away.steps = vec![step("db", &[], 0, 500), step("app", &[], 0, 500)];
+    let lag = Some(("db", Duration::from_secs(1)));
+    let report = report_with_lags(&away, None, lag);
+    assert_eq!(
+        (report.objectives[0].measured_ms, report.outcome, report.proved_ms()),
+        (None, DrillOutcome::Failed, Some(1))
+    );
+    away.steps.truncate(1);
+    let report = report_with_lags(&away, None, lag);
+    assert_eq!((report.objectives[0].measured_ms, report.outcome), (Some(1_000), DrillOutcome::Passed));
+    assert_eq!(report.proved_ms(), Some(BEGAN + 500));
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(super) struct Evacuate {
     /// Move back what was moved, and open the site.
     #[arg(long, conflicts_with_all = ["jobs", "to_site", "force", "dry_run"])]
     undo: bool,
-    /// Give up what is left of one that has stopped, and the move back.
+    /// Give up what is left, and the move back.
     ///
     /// Everything stays where it is.
     #[arg(long, conflicts_with_all = ["resume", "undo", "jobs", "to_site", "force", "dry_run"])]

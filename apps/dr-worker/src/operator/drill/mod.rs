@@ -339,9 +339,13 @@ async fn evaluate(operator: &Operator, arguments: &DrillCheckArguments, how: Out
     }
     let mut failed = Vec::new();
     for (index, (name, plan)) in plans.iter().enumerate() {
-        let paths = operator.paths(&plan.job)?;
-        let (state, checks) = examine(operator, &paths, plan, None).await?;
-        let kept = runs::all(&operator.incarnation().await?, &paths).await?;
+        let (checks, kept) = match evaluate_drill(operator, plan).await {
+            // A plan that names what is not there has failed, and no other one with it.
+            Err(Error::Usage(sentence)) if name.is_some() => {
+                (vec![DrillCheck { name: "plan".to_owned(), passed: false, sentence }], Vec::new())
+            }
+            found => found?,
+        };
         let proved = runs::last_success(&kept);
         let passed = checks.iter().all(|check| check.passed);
         if !passed {
@@ -349,7 +353,7 @@ async fn evaluate(operator: &Operator, arguments: &DrillCheckArguments, how: Out
         }
         match how {
             Output::Json => output::print_json(&json!({
-                "plan": name, "job": plan.job, "mode": plan.mode, "target": target(&plan.to), "at_ms": state.unix_ms,
+                "plan": name, "job": plan.job, "mode": plan.mode, "target": target(&plan.to), "at_ms": unix_ms(),
                 "passed": passed, "checks": checks,
                 "last_success": proved.map(|report| json!({ "run": report.run, "ended_ms": report.ended_ms })),
             }))?,
@@ -371,6 +375,16 @@ async fn evaluate(operator: &Operator, arguments: &DrillCheckArguments, how: Out
     }
     let message = format!("may not run now: {}", failed.join(", "));
     Err(Error::Reported(ExitCode::NotNow, message))
+}
+
+/// The checks of a plan, and the reports of its job.
+async fn evaluate_drill(
+    operator: &Operator,
+    plan: &DrillPlan,
+) -> Result<(Vec<DrillCheck>, Vec<runs::Kept>), Error> {
+    let paths = operator.paths(&plan.job)?;
+    let (_, checks) = examine(operator, &paths, plan, None).await?;
+    Ok((checks, runs::all(&operator.incarnation().await?, &paths).await?))
 }
 
 async fn list_runs(operator: &Operator, arguments: &DrillListArguments, how: Output) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! `drill --plan` of a plan for a site: an evacuation that is measured, and moved back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -20,8 +20,8 @@ use crate::{
         drill::report::DrillOutcome,
         evacuation::{
             course::EvacuationPhase,
-            order::follows,
-            practice::{EvaluatedPlan, Examined, evidence, examine, keep, kept},
+            order::{Follows, follows},
+            practice::{EvaluatedPlan, Examined, evidence, examine, keep, kept, result},
             shown::{Evacuated, way_on},
             site_report::{SiteDrill, SiteDrillReport, assemble},
             store,
@@ -30,6 +30,7 @@ use crate::{
     },
     config::SitePlan,
     error::{Error, ExitCode},
+    signals::Signals,
     typed::Typed,
     wall::{moment, unix_ms},
     znodes::{Evacuation, PLANS},
@@ -47,14 +48,6 @@ pub(super) async fn practise(
     let author = Author { by: &by, reason: reason.or(plan.rules.reason.as_deref()) };
     let of = Election::new(operator, PLANS, author)?;
     let examined = examine(operator, (name, plan), &of.paths, author).await?;
-    let present = store::read(&operator.session, &of.paths).await?;
-    if present.as_ref().is_some_and(|present| examined.prepared.plan.clone().inherit(present)) {
-        let (site, undo) = (&plan.site, Typed::verb("evacuate").arg(&plan.site).arg("--undo"));
-        return Err(Error::NotNow(format!(
-            "site {site} is evacuated already; `{undo}` moves back what was moved"
-        )));
-    }
-    alone(store::joined(present, &examined.prepared.plan)?)?;
     refused(&examined.evaluated.checks)?;
     let jobs = examined.prepared.plan.steps.len();
     let what = format!("the drill {name} (evacuation of site {}, {jobs} jobs)", plan.site);
@@ -82,21 +75,38 @@ fn alone(under_way: Option<Evacuation>) -> Result<(), Error> {
     Err(Error::NotNow(format!("site {site} is being evacuated already, by {by}; nothing was done")))
 }
 
-/// There, and back unless a move has failed. Both become what was read of them last.
+/// There, and back unless a move has failed. Both become what was read of them last. A signal turns it back, if the plan moves
+/// back, and another one ends the command: workers carry it out.
 async fn moved(
     of: &Election<'_>,
     plan: &SitePlan,
+    mut signals: Signals,
     away: &mut Evacuation,
     back: &mut Option<Evacuation>,
 ) -> Result<(), Error> {
-    until_ended(of, away, Some(plan.limit)).await?;
-    if plan.back && away.phase() == EvacuationPhase::Done {
-        tokio::time::sleep(plan.rules.stay).await;
+    let there = async {
+        until_ended(of, away, Some(plan.limit)).await?;
+        if plan.back && away.phase() == EvacuationPhase::Done {
+            tokio::time::sleep(plan.rules.stay).await;
+        }
+        Ok::<(), Error>(())
+    };
+    let aborted = tokio::select! {
+        there = there => there.map(|()| None)?,
+        signal = signals.next() => Some(Error::NotNow(format!("the command received {signal}"))),
+    };
+    if plan.back && (aborted.is_some() || away.phase() == EvacuationPhase::Done) {
         let (session, begun) = (&of.operator.session, Some(away.at_ms));
-        let turned = store::change(session, &of.paths, away, begun, Evacuation::turn_back).await?;
-        until_ended(of, back.insert(turned), Some(plan.limit)).await?;
+        let turned = async {
+            let turned = store::change(session, &of.paths, away, begun, Evacuation::turn_back).await?;
+            until_ended(of, back.insert(turned), Some(plan.limit)).await
+        };
+        tokio::select! {
+            turned = turned => turned?,
+            signal = signals.next() => return Err(Error::NotNow(format!("the command received {signal}"))),
+        }
     }
-    Ok(())
+    aborted.map_or(Ok(()), Err)
 }
 
 /// Carries it out, and keeps the report, whatever its end is.
@@ -107,17 +117,41 @@ async fn carried_out(
 ) -> Result<SiteDrillReport, Error> {
     let operator = of.operator;
     let (mut away, mut back) = (prepared.plan, None);
-    alone(store::begin(&operator.session, &of.paths, &mut away).await?)?;
+    let signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
+    alone(operator.in_time(store::begin(&operator.session, &of.paths, &mut away)).await?)?;
     let undo = Typed::verb("evacuate").arg(&plan.site).arg("--undo");
-    output::print_progress(format_args!("workers carry it out; if this command ends, `{undo}` moves back"));
-    let cut_short = moved(of, plan, &mut away, &mut back).await.err().map(|error| error.to_string());
+    output::print_progress(format_args!(
+        "workers carry it out; Ctrl-C aborts it; if this command is lost, `{undo}` moves back"
+    ));
+    let drill = SiteDrill {
+        name,
+        plan,
+        away: &away,
+        back: None,
+        cut_short: None,
+        unix_ms: unix_ms(),
+        stops_with: &Follows::new(),
+        evidence: &BTreeMap::new(),
+        last_success_ms: evaluated.last_success_ms,
+    };
+    let mut begun = assemble(&drill, evaluated.checks.clone(), prepared.left_out.clone());
+    begun.outcome = DrillOutcome::Running;
+    begun.sentence = format!("it has not ended, or its command was lost: `{undo}` moves back");
+    if let Err(error) = kept_as(of, &begun).await {
+        output::print_warning(format_args!("the report can't be kept yet: {error}"));
+    }
+    let cut_short = moved(of, plan, signals, &mut away, &mut back).await;
+    let cut_short = cut_short.err().map(|error| error.to_string());
     let over_ms = unix_ms();
     if let Some(way_on) = way_on(back.as_ref().unwrap_or(&away)) {
         output::print_warning(way_on);
     }
     let moving: BTreeSet<_> = away.steps.iter().map(|step| step.job.clone()).collect();
     let stops_with = follows(&moving, &operator.config.after).unwrap_or_default();
-    let evidence = evidence(operator, &away, lags).await?;
+    let (evidence, unread) = evidence(operator, &away, lags).await;
+    if let Some(error) = unread {
+        output::print_warning(format_args!("a history could not be read: {error}"));
+    }
     let drill = SiteDrill {
         name,
         plan,
@@ -127,10 +161,20 @@ async fn carried_out(
         unix_ms: over_ms,
         stops_with: &stops_with,
         evidence: &evidence,
+        last_success_ms: evaluated.last_success_ms,
     };
-    let report = assemble(&drill, evaluated.checks, prepared.left_out);
-    keep(&operator.incarnation().await?, &of.paths, &report).await?;
+    let mut report = assemble(&drill, evaluated.checks, prepared.left_out);
+    if let Err(error) = kept_as(of, &report).await {
+        // Nothing shows that it passed.
+        report.outcome = DrillOutcome::Failed;
+        report.sentence = format!("{}; the report could not be kept: {error}", report.sentence);
+    }
     Ok(report)
+}
+
+/// Keeps the report as the last one of its plan.
+async fn kept_as(of: &Election<'_>, report: &SiteDrillReport) -> Result<(), Error> {
+    keep(&of.operator.incarnation().await?, &of.paths, report).await
 }
 
 /// `drill check`, as JSON.
@@ -139,7 +183,9 @@ struct Checked<'a> {
     plan: &'a str,
     #[serde(flatten)]
     evaluated: EvaluatedPlan,
-    evacuation: Evacuated,
+    /// Of a plan that names what is not there nothing is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evacuation: Option<Evacuated>,
 }
 
 /// `drill check`: evaluates the plan, and prints what would move. Returns whether it may be practised now.
@@ -150,13 +196,14 @@ pub(super) async fn evaluate(
 ) -> Result<bool, Error> {
     let by = asker();
     let author = Author { by: &by, reason: None };
-    let found = examine(operator, (name, plan), &operator.paths(PLANS)?, author).await?;
-    let Examined { prepared, evaluated, .. } = found;
+    let (evaluated, evacuation) = match examine(operator, (name, plan), &operator.paths(PLANS)?, author).await
+    {
+        Ok(Examined { prepared, evaluated, .. }) => (evaluated, Some(Evacuated::from(prepared))),
+        Err(error) => (result(plan, Err(error))?, None),
+    };
     let passed = evaluated.passed;
     match how {
-        Output::Json => {
-            output::print_json(&Checked { plan: name, evaluated, evacuation: Evacuated::from(prepared) })?;
-        }
+        Output::Json => output::print_json(&Checked { plan: name, evaluated, evacuation })?,
         Output::Pretty => {
             let title = format!("{name}: evacuation of site {}", plan.site);
             let proved = evaluated.last_success_ms.map(moment);
