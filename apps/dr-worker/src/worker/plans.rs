@@ -16,7 +16,7 @@ use crate::{
     commands::{
         Operator,
         drill::{
-            checks::check,
+            checks::{CALENDAR, check},
             gather::gather,
             report::{DrillCheck, DrillOutcome},
             runs,
@@ -83,6 +83,10 @@ impl JobDrills {
                         while status.changed().await.is_some() && status.now().leads_now() {}
                     } => {}
                 }
+                // What is found later, by this member or another one, is not what was found now.
+                for plan in std::mem::take(&mut self.passed).keys() {
+                    measure_drill((job.slot.name(), plan), None);
+                }
                 self.forget(job);
             } else if status.changed().await.is_none() {
                 return;
@@ -140,12 +144,13 @@ impl JobDrills {
             if due.get(name).is_some_and(|at| *at > Instant::now()) {
                 continue;
             }
-            let result = match plan {
+            let result = match &plan {
                 Plan::Drill(plan) => self.evaluate(name, plan).await,
                 Plan::Site(plan) => self.evaluate_site(name, plan).await,
             };
             if let Err(error) = result {
                 tracing::debug!(plan = name.as_str(), %error, "the plan can't be evaluated");
+                plan.is_unknown(name);
             }
             due.insert(name.clone(), Instant::now() + every.max(SOON));
         }
@@ -214,7 +219,7 @@ impl JobDrills {
         }
         let checks = check(&state, plan);
         let passed = checks.iter().all(|check| check.passed);
-        measure_drill((&plan.job, name), Some((passed, unix_ms())));
+        measure_drill((&plan.job, name), Some((whatever_the_calendar(&checks), unix_ms())));
         if self.passed.insert(name.to_owned(), passed) != Some(passed) {
             let why = why_not(&checks);
             let result = if passed { "the drill may run now" } else { "the drill may not run now" };
@@ -230,6 +235,19 @@ enum Plan<'a> {
     Site(&'a SitePlan),
 }
 
+impl Plan<'_> {
+    /// The last result does not count any more, and there is no new one.
+    fn is_unknown(&self, name: &str) {
+        let plan = name.to_owned();
+        match self {
+            Self::Drill(DrillPlan { job, .. }) => {
+                gauge!("dr_drill_check_passed", "job" => job.clone(), "plan" => plan).set(f64::NAN);
+            }
+            Self::Site(_) => gauge!("dr_plan_check_passed", "plan" => plan).set(f64::NAN),
+        }
+    }
+}
+
 /// The job whose leader evaluates a plan of a site: its first one that this worker knows, and does not leave.
 fn evaluator<'a>(plan: &SitePlan, worker: &'a Worker) -> Option<&'a str> {
     let jobs = worker.lasting_jobs().map(|job| job.slot.name());
@@ -239,14 +257,12 @@ fn evaluator<'a>(plan: &SitePlan, worker: &'a Worker) -> Option<&'a str> {
 /// The metrics of a plan of a site; of one that is not evaluated here any more NaN, as a gauge can't be removed.
 fn measure_site(plan: &str, evaluated: Option<&EvaluatedPlan>) {
     let label = [("plan", plan.to_owned())];
-    let passed = evaluated.map(|evaluated| f64::from(evaluated.passed));
+    let passed = evaluated.map(|evaluated| f64::from(whatever_the_calendar(&evaluated.checks)));
     gauge!("dr_plan_check_passed", &label).set(passed.unwrap_or(f64::NAN));
     let at = evaluated.map(|evaluated| seconds(evaluated.at_ms));
     gauge!("dr_plan_check_timestamp_seconds", &label).set(at.unwrap_or(f64::NAN));
-    let proved = evaluated.map_or(Some(f64::NAN), |evaluated| evaluated.last_success_ms.map(seconds));
-    if let Some(proved) = proved {
-        gauge!("dr_plan_last_success_timestamp_seconds", &label).set(proved);
-    }
+    let proved = evaluated.and_then(|evaluated| evaluated.last_success_ms).map(seconds);
+    gauge!("dr_plan_last_success_timestamp_seconds", &label).set(proved.unwrap_or(f64::NAN));
 }
 
 /// The same of a plan of a drill: whether it has passed, and when.
@@ -259,6 +275,12 @@ fn measure_drill((job, plan): (&str, &str), evaluated: Option<(bool, u64)>) {
     if evaluated.is_none_or(|(passed, _)| passed) {
         gauge!("dr_drill_check_last_passed_timestamp_seconds", &labels).set(at);
     }
+}
+
+/// Whether all checks have passed but that of the calendar: a plan that waits for its next window is no fault.
+fn whatever_the_calendar(checks: &[DrillCheck]) -> bool {
+    // It is the first one. The others may have the names of jobs.
+    checks.iter().enumerate().all(|(at, check)| check.passed || at == 0 && check.name == CALENDAR)
 }
 
 fn why_not(checks: &[DrillCheck]) -> String {
@@ -274,34 +296,52 @@ fn seconds(unix_ms: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use metrics_exporter_prometheus::PrometheusBuilder;
+    use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
     use super::*;
+
+    fn evaluated(checks: Vec<DrillCheck>, last_success_ms: Option<u64>) -> EvaluatedPlan {
+        let passed = checks.iter().all(|check| check.passed);
+        EvaluatedPlan { site: "east".to_owned(), at_ms: 1_000, passed, checks, last_success_ms }
+    }
+
+    fn values(recorder: &PrometheusRecorder) -> Vec<f64> {
+        let text = recorder.handle().render();
+        let series = text.lines().filter(|line| line.contains('{'));
+        series.filter_map(|line| line.rsplit_once(' ')?.1.parse().ok()).collect()
+    }
 
     #[test]
     fn a_plan_that_is_not_evaluated_any_more_has_no_value() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let values = || {
-            let text = recorder.handle().render();
-            let series = text.lines().filter(|line| line.contains('{'));
-            let values = series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-            values.collect::<Vec<_>>()
-        };
-        let evaluated = EvaluatedPlan {
-            site: "east".to_owned(),
-            at_ms: 1_000,
-            passed: true,
-            checks: Vec::new(),
-            last_success_ms: Some(1_000),
-        };
         metrics::with_local_recorder(&recorder, || {
-            measure_site("east-is-lost", Some(&evaluated));
+            measure_site("east-is-lost", Some(&evaluated(Vec::new(), Some(1_000))));
             measure_drill(("orders", "weekly"), Some((true, 1_000)));
-            assert_eq!(values(), [1.0; 6]);
+            assert_eq!(values(&recorder), [1.0; 6]);
             measure_site("east-is-lost", None);
             measure_drill(("orders", "weekly"), None);
-            let values = values();
+            let values = values(&recorder);
             assert!(values.len() == 6 && values.iter().all(|value| value.is_nan()), "{values:?}");
         });
+    }
+
+    #[test]
+    fn a_drill_that_failed_is_no_proof_and_a_plan_that_can_not_be_read_has_not_passed() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, || {
+            measure_site("east-is-lost", Some(&evaluated(Vec::new(), Some(1_000))));
+            measure_site("east-is-lost", Some(&evaluated(Vec::new(), None)));
+            let nan = |values: Vec<f64>| values.iter().filter(|value| value.is_nan()).count();
+            assert_eq!(nan(values(&recorder)), 1);
+            Plan::Site(&SitePlan::default()).is_unknown("east-is-lost");
+            assert_eq!(nan(values(&recorder)), 2);
+        });
+    }
+
+    #[test]
+    fn a_closed_calendar_is_no_fault() {
+        let check = |name: &str, passed| DrillCheck { name: name.to_owned(), passed, sentence: String::new() };
+        assert!(whatever_the_calendar(&[check(CALENDAR, false), check("lag", true)]));
+        assert!(!whatever_the_calendar(&[check(CALENDAR, true), check("lag", false)]));
     }
 }

@@ -129,13 +129,16 @@ pub(crate) fn target(to: &Target) -> String {
     }
 }
 
+/// The check of the windows and blocked dates of a plan, of a job or of a site.
+pub(crate) const CALENDAR: &str = "calendar";
+
 /// One check: a sentence about what was found, or why the drill may not run. An empty one does not apply.
 type Part = fn(&State, &DrillPlan) -> Result<String, String>;
 
 /// All checks of a drill by this plan. It may run if all have passed.
 pub(crate) fn check(state: &State, plan: &DrillPlan) -> Vec<DrillCheck> {
     let parts: [(&str, Part); 17] = [
-        ("calendar", calendar),
+        (CALENDAR, calendar),
         ("election", election),
         ("leader", leader),
         ("mode", mode),

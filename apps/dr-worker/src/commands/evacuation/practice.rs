@@ -21,7 +21,7 @@ use crate::{
     commands::{
         Operator,
         drill::{
-            checks::{calendar_of, seconds},
+            checks::{CALENDAR, calendar_of, seconds},
             report::DrillCheck,
             runs,
         },
@@ -151,7 +151,7 @@ fn evaluate(plan: &SitePlan, prepared: &Prepared, lags: &Lags, unix_ms: u64) -> 
     let moves = prepared.plan.steps.iter().any(|step| step.predicted.is_some());
     let site = moves.then(|| (plan.site.as_str(), Ok(String::new())));
     let site = site.unwrap_or_else(|| (&plan.site, Err("no job would move out of this site".to_owned())));
-    let calendar = ("calendar", calendar_of(&plan.rules.windows, &plan.rules.blocked_dates, unix_ms));
+    let calendar = (CALENDAR, calendar_of(&plan.rules.windows, &plan.rules.blocked_dates, unix_ms));
     let all = [calendar, site].into_iter().chain(jobs).chain(left_out);
     let check = |(name, found): (&str, Result<String, String>)| {
         let (passed, sentence) = found.map_or_else(|why| (false, why), |sentence| (true, sentence));
