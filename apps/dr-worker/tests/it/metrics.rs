@@ -14,6 +14,7 @@ use crate::support::{
     stage::{Stage, leads},
     until,
 };
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use zk_testkit::PortReservation;
 
@@ -159,18 +160,20 @@ fn a_worker_with_many_jobs_serves_few_series_of_those_that_others_lead() {
     assert!(of_jobs(&east) < 3500 * jobs, "{}\n{east}", of_jobs(&east));
 }
 
+/// The series of the leaders, sorted.
+fn leader_series(worker: &Running) -> Vec<String> {
+    let text = metrics(worker);
+    let mut served: Vec<_> = text.lines().filter(|l| l.starts_with("dr_leader{")).map(str::to_owned).collect();
+    served.sort();
+    served
+}
+
 /// A series without the label would be a job without a leader for the main alert.
 #[test]
 fn each_slot_of_a_job_is_a_series_and_there_is_no_other() {
     let stage = Stage::new("/metrics-slots");
     let east = stage.worker("east-1", "east", &["policy.slots=2"]);
-    let served = || -> Vec<String> {
-        let text = metrics(&east);
-        let mut served: Vec<_> =
-            text.lines().filter(|l| l.starts_with("dr_leader{")).map(str::to_owned).collect();
-        served.sort();
-        served
-    };
+    let served = || leader_series(&east);
     let mut all = Vec::new();
     until("it leads one of both", || {
         all.extend(served());
@@ -178,6 +181,25 @@ fn each_slot_of_a_job_is_a_series_and_there_is_no_other() {
     });
     let (of, rest): (Vec<_>, Vec<_>) = all.iter().partition(|line| line.contains("slot=\""));
     assert!(rest.is_empty() && served().len() == 2, "{rest:?} {of:?}");
+}
+
+/// The number of leaders is changed by restarts of the workers, one after the other.
+#[test]
+fn slots_have_series_once_they_are_decided_and_the_former_series_ends() {
+    let stage = Stage::new("/metrics-more-slots");
+    let mut east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &["policy.slots=2"]);
+    let term_of = |text: &str| value(text, "dr_term{", "job=\"orders\"");
+    until("west-1 has read the decision", || term_of(&metrics(&west)) == Some(1.0));
+    let of_one = leader_series(&west);
+    assert!(of_one.len() == 1 && !of_one[0].contains("slot="), "{of_one:?}");
+    east.signal(Signal::SIGTERM);
+    east.ended();
+    until("west-1 has decided about two slots", || {
+        let served = leader_series(&west);
+        served.len() == 2 && served.iter().all(|line| line.contains("slot=\""))
+    });
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! `/metrics`: the gauges are set when they are asked for; counters and histograms are recorded where things happen.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     extract::State,
@@ -77,41 +81,41 @@ fn read_job(job: &Job) -> ServedJob {
     let here = job.slot.is_or_was_here();
     let led = status.slot.filter(|_| status.leads_now());
     let token = status.fencing_token.unwrap_or(0) as f64;
-    // By the configuration too: the first decision has not been read yet, or does not exist.
-    match status.leaders.len().max(job.slots) {
-        0 | 1 => {
-            gauge!("dr_leader", "job" => name()).set(is(led.is_some()));
-            if here {
-                gauge!("dr_fencing_token", "job" => name()).set(token);
-            }
-        }
-        slots => {
-            for slot in 0..slots {
-                let label = slot.to_string();
-                gauge!("dr_leader", "job" => name(), "slot" => label.clone()).set(is(led == Some(slot)));
-                if here {
-                    let token = if status.slot == Some(slot) { token } else { 0.0 };
-                    gauge!("dr_fencing_token", "job" => name(), "slot" => label).set(token);
-                }
-            }
+    let mut set = job.gauges.lock();
+    // Before the first decision, and until it is read, by the configuration.
+    let labels = match status.elected.as_ref().map_or(job.slots, |elected| elected.slots.len()) {
+        0 | 1 => BTreeSet::from([None]),
+        slots => (0..slots).map(Some).collect(),
+    };
+    for slot in labels.union(&set.slots) {
+        let (is_gone, is_own) = (!labels.contains(slot), slot.is_none() || *slot == status.slot);
+        let leads = if is_gone { f64::NAN } else { is(led.is_some() && is_own) };
+        let label = slot.map(|slot| ("slot", slot.to_string()));
+        let labels: Vec<_> = [("job", name())].into_iter().chain(label).collect();
+        gauge!("dr_leader", &labels).set(leads);
+        if here {
+            let own = if is_own { token } else { 0.0 };
+            gauge!("dr_fencing_token", &labels).set(if is_gone { f64::NAN } else { own });
         }
     }
-    // The leader's own term can be an older one: of a slot, or of one that has called a move off.
-    let decided = status.elected.as_ref().map_or(status.term, |elected| elected.term);
-    gauge!("dr_term", "job" => name()).set(decided as f64);
+    set.slots.extend(labels);
+    let term = job.vacancy.term(status.elected.as_ref().map(|elected| elected.term));
+    gauge!("dr_term", "job" => name()).set(term.map_or(f64::NAN, |term| term as f64));
     let fit = match status.health {
         Health::Healthy => Some(1.0),
         Health::Unhealthy { .. } => Some(0.0),
         Health::Unknown => Some(f64::NAN),
-        Health::Unchecked => None,
+        Health::Unchecked => set.healthy.then_some(f64::NAN),
     };
     if let Some(fit) = fit {
         gauge!("dr_healthy", "job" => name()).set(fit);
+        set.healthy = true;
     }
     gauge!("dr_held", "job" => name())
         .set(is(status.skipped.as_ref().is_some_and(|skipped| skipped.is_hold())));
     gauge!("dr_stopped", "job" => name()).set(is(job.slot.stopped().is_some()));
-    gauge!("dr_seconds_since_ready_leader", "job" => name()).set(job.vacancy.lasts().as_secs_f64());
+    gauge!("dr_seconds_since_ready_leader", "job" => name())
+        .set(job.vacancy.lasts().map_or(f64::NAN, |lasts| lasts.as_secs_f64()));
     if let Some(standby) = job.slot.standby() {
         let process = standby.process();
         for state in ProcessState::ALL {
@@ -122,12 +126,15 @@ fn read_job(job: &Job) -> ServedJob {
     }
     if here {
         let process = job.slot.process();
+        let present = process.processes.iter().map(|NamedStatus { name, status, .. }| (name, status.state));
+        let present: BTreeMap<_, _> = present.collect();
+        set.processes.extend(present.keys().map(|process| (*process).clone()));
         for state in ProcessState::ALL {
             gauge!("dr_process_state", "job" => name(), "state" => state.as_str())
                 .set(is(state == process.state));
-            for NamedStatus { name: process, status, .. } in &process.processes {
+            for process in &set.processes {
                 gauge!("dr_job_process_state", "job" => name(), "process" => process.clone(), "state" => state.as_str())
-                    .set(is(state == status.state));
+                    .set(is(present.get(process) == Some(&state)));
             }
         }
         counter!("dr_process_restarts_total", "job" => name()).absolute(job.slot.restarts());

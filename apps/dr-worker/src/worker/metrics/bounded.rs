@@ -4,6 +4,9 @@ use std::io::{self, Write};
 
 use super::list::{Scope, metric_of};
 
+/// A gauge can't be removed. Of these NaN means that the job has no such slot any more: a rule that adds them up would be wrong.
+const OF_SLOTS: [&str; 2] = ["dr_leader", "dr_fencing_token"];
+
 /// Passes on the series that are to be served: those of the member, and those of a job if `serves` them. A family that
 /// has no series then is left out too.
 pub(in crate::worker) struct Bounded<F> {
@@ -44,6 +47,9 @@ impl<F: Fn(Scope, &str) -> bool> Bounded<F> {
     fn is_served(&self, line: &[u8]) -> bool {
         let Ok(line) = std::str::from_utf8(line) else { return true };
         let Some((name, labels)) = line.split_once('{') else { return true };
+        if OF_SLOTS.contains(&name) && line.trim_end().ends_with(" NaN") {
+            return false;
+        }
         // Neither names of jobs nor those of members and sites have a quotation mark.
         let job = labels.split_once("job=\"").and_then(|(_, rest)| rest.split_once('"'));
         let scope = metric_of(name).map(|metric| metric.scope);
@@ -88,6 +94,10 @@ dr_process_state{member=\"a\",site=\"s\",job=\"other\",state=\"running\"} 0
 # TYPE dr_process_restarts_total counter
 dr_process_restarts_total{member=\"a\",site=\"s\",job=\"other\"} 2
 
+# TYPE dr_leader gauge
+dr_leader{member=\"a\",site=\"s\",job=\"led\"} NaN
+dr_leader{member=\"a\",site=\"s\",job=\"led\",slot=\"0\"} 1
+
 dr_skipped_total{member=\"a\",site=\"s\",job=\"other\",reason=\"steady\"} 2
 dr_log_lines_dropped_total{member=\"a\",site=\"s\"} 0
 dr_log_lines_dropped_total{member=\"a\",site=\"s\",job=\"other\"} 0
@@ -102,7 +112,7 @@ dr_log_lines_dropped_total{member=\"a\",site=\"s\",job=\"other\"} 0
     }
 
     #[test]
-    fn series_of_jobs_that_are_elsewhere_are_left_out_with_their_headers() {
+    fn series_of_jobs_that_are_elsewhere_and_of_slots_that_are_gone_are_left_out() {
         let expected = "\
 # HELP dr_term Term
 # TYPE dr_term gauge
@@ -111,6 +121,8 @@ dr_term{member=\"a\",site=\"s\",job=\"other\"} 4
 # HELP dr_process_state State
 # TYPE dr_process_state gauge
 dr_process_state{member=\"a\",site=\"s\",job=\"led\",state=\"running\"} 1
+# TYPE dr_leader gauge
+dr_leader{member=\"a\",site=\"s\",job=\"led\",slot=\"0\"} 1
 dr_log_lines_dropped_total{member=\"a\",site=\"s\"} 0
 ";
         // However the writer divides it.

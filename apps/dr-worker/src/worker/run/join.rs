@@ -256,7 +256,7 @@ impl Joining<'_> {
             standby.obey(Some(order.stopped));
         }
         self.parts.jobs.push(JobParts::start(Arc::clone(&slot), prober, self.is_again));
-        let vacancy = Arc::new(Vacancy::new());
+        let vacancy = Arc::new(Vacancy::new(job.recipe == config::Recipe::Queue));
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
         self.jobs.push(Job::new(election, slot, job.policy.election.slots, vacancy));
         Ok(())

@@ -6,7 +6,7 @@ mod slot;
 mod vacancy;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
 };
 
@@ -63,9 +63,22 @@ pub(super) struct Job {
     pub(super) slot: Arc<JobSlot>,
     /// How many leaders it has by this worker's configuration.
     pub(super) slots: usize,
-    /// How long it has been without a READY leader.
+    /// What this member knows of its leaders.
     pub(super) vacancy: Arc<Vacancy>,
+    /// Which gauges were set of it.
+    pub(super) gauges: Mutex<SetGauges>,
     removal: Mutex<Removal>,
+}
+
+/// The gauges of a job that were set. A gauge can't be removed, so it is set once more when it has no value any more.
+#[derive(Debug, Default)]
+pub(super) struct SetGauges {
+    /// The slots; `None` for a series without this label.
+    pub(super) slots: BTreeSet<Option<usize>>,
+    /// Whether the result of a fitness check was set.
+    pub(super) healthy: bool,
+    /// The names of its processes, if it has several.
+    pub(super) processes: BTreeSet<String>,
 }
 
 /// What becomes of a job that the configuration has no more.
@@ -82,7 +95,7 @@ enum Removal {
 
 impl Job {
     pub(super) fn new(election: Election, slot: Arc<JobSlot>, slots: usize, vacancy: Arc<Vacancy>) -> Self {
-        Self { election, slot, slots, vacancy, removal: Mutex::default() }
+        Self { election, slot, slots, vacancy, gauges: Mutex::default(), removal: Mutex::default() }
     }
 
     /// Whether it leaves, or has left, because the configuration has it no more.
