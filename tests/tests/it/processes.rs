@@ -136,6 +136,8 @@ async fn a_takeover_that_hangs_is_taken_over_by_the_next_candidate(driver: Drive
     let list = cluster.operator().json(&["list", "--job", JOB]).await;
     assert_eq!(list["exclusions"][0]["member"], actings[0].member, "{list:#}");
     assert_eq!(list["slots"][0]["decision"]["given"]["cause"], "takeover-failed", "{list:#}");
+    let failed = gauge(&mut cluster, &actings[0].member, "dr_takeover_failures_total").await;
+    assert_eq!(failed, Some(1.0), "it is counted where it has failed, and once");
     cluster.end().await;
 }
 

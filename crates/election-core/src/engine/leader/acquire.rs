@@ -263,6 +263,7 @@ impl OwnLeadership {
     }
 
     pub(crate) fn give_up_claim(&mut self, core: &mut Core, reason: StopReason) {
+        self.report_overdue(core, &reason);
         let LeadershipState::Acquiring(acquiring) = &self.state else { return };
         let hold = match acquiring.step {
             AcquireStep::Rereading(znode) | AcquireStep::Entitled(znode) => LeftZnode::Znode(znode),

@@ -36,6 +36,7 @@ impl OwnLeadership {
 
     /// Ends a leadership that is held.
     pub(crate) fn stop(&mut self, core: &mut Core, reason: StopReason) {
+        self.report_overdue(core, &reason);
         let Some(held) = self.held() else { return };
         let hold = match reason {
             StopReason::LeaderZnodeLost | StopReason::SessionOver => LeftZnode::Nothing,
@@ -65,6 +66,30 @@ impl OwnLeadership {
             self.stop(core, reason);
         } else {
             self.give_up_claim(core, reason);
+        }
+    }
+
+    /// A takeover that ends because the elector did not wait for it any longer has failed. One that has failed by itself is
+    /// reported by the member, and then not under way any more when the elector decides.
+    pub(super) fn report_overdue(&self, core: &mut Core, reason: &StopReason) {
+        let claim = match &self.state {
+            LeadershipState::Acquiring(acquiring) => &acquiring.claim,
+            LeadershipState::Held(held) if !held.leads() => &held.claim,
+            _ => return,
+        };
+        let (slot, term) = (claim.appointment.slot, claim.appointment.term);
+        let is_overdue = core.reading.view.elected.record().is_some_and(|elected| {
+            let is_failure = elected.given(slot).is_some_and(|given| {
+                given.cause == Cause::TakeoverFailed && elected.term_of(slot) > term
+            });
+            // Without another member it is named anew, and not excluded.
+            let is_blamed = elected.exclusions.iter().any(|excluded| excluded.ballot == claim.ballot)
+                || elected.named(slot).is_some_and(|named| named.ballot == claim.ballot);
+            is_failure && is_blamed
+        });
+        if is_overdue && matches!(reason, StopReason::NotNamed(_)) {
+            let text = format!("did not take over term {term} in time");
+            core.note(Level::Warn, NoteKind::TakeoverFailed, text);
         }
     }
 
