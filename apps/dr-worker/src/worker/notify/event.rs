@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use election_core::{
+    config::MemberId,
     internals::{
         calendar::utc,
         record::{Cause, Current, Elected, FiledRequest, Given, RequestState, Status},
@@ -175,8 +176,22 @@ impl Finder<'_> {
         events
     }
 
+    /// Whether what is recorded for this time is news for a member that may not have seen what was before.
     const fn is_news(&self, at_ms: u64) -> bool {
         at_ms >= self.since_ms
+    }
+
+    /// The look before, on the same session: on another one all is read anew, a part after the rest.
+    fn same_session(&self) -> Option<&SeenStatus> {
+        self.before.filter(|before| before.ballot.is_some() && before.ballot == self.now.ballot)
+    }
+
+    /// Whether what a decision has for this time, and the one before had not, is news. It is if this member has seen the one
+    /// before: the time is by the clock of another member.
+    fn is_decided_now(&self, at_ms: u64) -> bool {
+        let term = |seen: &SeenStatus| seen.elected.as_ref().map(|elected| elected.term);
+        let before = self.same_session().and_then(term);
+        before.is_some_and(|before| Some(before) < term(self.now)) || self.is_news(at_ms)
     }
 
     fn of_slot(&self, slot: usize) -> impl Iterator<Item = Event> {
@@ -208,7 +223,7 @@ impl Finder<'_> {
         let known = self.before.and_then(|before| before.given(slot)).map(|given| given.term);
         let is_failure = given.cause.is_failure();
         let never_led = matches!(given.cause, Cause::Failover | Cause::TakeoverFailed);
-        if known == Some(given.term) || !is_failure || never_led || !self.is_news(given.decided_at_ms) {
+        if known == Some(given.term) || !is_failure || never_led || !self.is_decided_now(given.decided_at_ms) {
             return None;
         }
         let lost = given.previous.as_ref()?;
@@ -232,7 +247,7 @@ impl Finder<'_> {
         let is = self.now.ready(slot)?;
         let was = self.before.and_then(|before| before.ready(slot));
         if was.is_some_and(|was| (&was.ballot, was.term) == (&is.ballot, is.term))
-            || !self.is_news(is.ready_ms.unwrap_or(is.since_ms))
+            || !self.has_seen_before(slot, is) && !self.is_news(is.ready_ms.unwrap_or(is.since_ms))
         {
             return None;
         }
@@ -251,28 +266,47 @@ impl Finder<'_> {
         })
     }
 
+    /// Whether this member has seen what was before this leader was READY: then it is news, whatever the leader's clock says.
+    fn has_seen_before(&self, slot: usize, is: &Current) -> bool {
+        self.same_session().is_some_and(|before| {
+            before.leader(slot).is_some() || before.given(slot).is_some_and(|given| given.term < is.term)
+        })
+    }
+
+    /// A takeover has failed that is not among the failures of the decision: without `penalty_window` none is kept there.
+    fn failed_takeover(&self, slot: usize) -> Option<Event> {
+        let given = self.now.given(slot).filter(|given| given.cause == Cause::TakeoverFailed)?;
+        let failed = given.previous.as_ref()?;
+        let mut kept = self.now.elected.iter().flat_map(|elected| &elected.failures);
+        let before = self.before.and_then(|before| before.elected.as_ref()?.slots.get(slot));
+        if before.is_some_and(|before| before.given.term == given.term)
+            || !self.is_decided_now(given.decided_at_ms)
+            || kept.any(|one| one.member == failed.member && one.at_ms == given.decided_at_ms)
+        {
+            return None;
+        }
+        let named = before.filter(|before| before.named.as_ref().is_some_and(|n| n.ballot == failed.ballot));
+        Some(takeover_failed(&failed.member, given.decided_at_ms, named.map(|named| named.given.term)))
+    }
+
     /// Exclusions, failures of takeovers and of sites.
     fn of_decision(&self) -> Vec<Event> {
         let Some(elected) = &self.now.elected else { return Vec::new() };
         let before = self.before.and_then(|before| before.elected.as_ref());
-        let mut events = Vec::new();
+        let mut events: Vec<_> =
+            (0..elected.slots.len()).filter_map(|slot| self.failed_takeover(slot)).collect();
         for one in &elected.failures {
             let known = before.is_some_and(|before| before.failures.contains(one));
-            if one.cause == Cause::TakeoverFailed.as_str() && !known && self.is_news(one.at_ms) {
-                events.push(Event {
-                    kind: NotifyEvent::TakeoverFailed,
-                    key: format!("{}/{}", one.member, one.at_ms),
-                    text: format!("the takeover of {} in term {} has failed", one.member, one.term),
-                    facts: json!({ "member": one.member, "term": one.term, "cause": one.cause }),
-                });
+            if one.cause == Cause::TakeoverFailed.as_str() && !known && self.is_decided_now(one.at_ms) {
+                events.push(takeover_failed(&one.member, one.at_ms, Some(one.term)));
             }
         }
         for one in &elected.exclusions {
             let is_it = |other: &election_core::internals::record::Exclusion| {
                 (&other.ballot, other.since_ms) == (&one.ballot, one.since_ms)
             };
-            if !before.is_some_and(|before| before.exclusions.iter().any(is_it)) && self.is_news(one.since_ms)
-            {
+            let is_known = before.is_some_and(|before| before.exclusions.iter().any(is_it));
+            if !is_known && self.is_decided_now(one.since_ms) {
                 events.push(Event {
                     kind: NotifyEvent::MemberExcluded,
                     key: format!("{}/{}", one.ballot.as_str(), one.since_ms),
@@ -295,7 +329,7 @@ impl Finder<'_> {
                 text,
                 facts: json!({ "site": one.site, "reason": one.why, "since_ms": one.at_ms }),
             };
-            if known.is_none() && self.is_news(one.at_ms) {
+            if known.is_none() && self.is_decided_now(one.at_ms) {
                 let text = format!("site {} has failed: {}", one.site, one.why);
                 events.push(event(NotifyEvent::SiteFailed, text));
             }
@@ -320,6 +354,17 @@ impl Finder<'_> {
         };
         let facts = json!({ "term": hold.term, "reason": hold.why });
         Some(Event { kind, key: format!("{}/{}", hold.term, hold.acknowledged_at_ms), text, facts })
+    }
+}
+
+/// The takeover of this member has failed; `None`: the term is not known.
+fn takeover_failed(member: &MemberId, at_ms: u64, term: Option<u64>) -> Event {
+    let in_term = term.map_or(String::new(), |term| format!(" in term {term}"));
+    Event {
+        kind: NotifyEvent::TakeoverFailed,
+        key: format!("{member}/{at_ms}"),
+        text: format!("the takeover of {member}{in_term} has failed"),
+        facts: json!({ "member": member, "term": term, "cause": Cause::TakeoverFailed }),
     }
 }
 

@@ -66,6 +66,49 @@ fn a_leader_is_reported_once_it_is_ready() {
 }
 
 #[test]
+fn a_leader_that_becomes_ready_before_the_eyes_of_the_sender_is_news_whatever_its_clock_says() {
+    let with_ballot = |ballot: &str, seen: SeenStatus| SeenStatus {
+        ballot: Some(from_value(json!(format!("{ballot}-0000000009"))).unwrap()),
+        ..seen
+    };
+    let (first, second) = (decision(1, "a", "startup", None), decision(2, "b", "leader-lost", Some("a")));
+    let behind = START - 60_000;
+    let ready = with_ballot("x", seen(&second, Some(&leader("b", 2, "READY", behind))));
+    let is_news = |before: SeenStatus| {
+        found(Some(&before), &ready).iter().any(|(name, key)| (*name, key.as_str()) == ("leader-changed", "0/2"))
+    };
+    assert!(is_news(with_ballot("x", seen(&second, Some(&leader("b", 2, "PROGRESS", behind))))));
+    assert!(is_news(with_ballot("x", seen(&first, None))));
+    // It may be that the leader is read for the first time.
+    assert!(!is_news(with_ballot("x", seen(&second, None))));
+    assert!(!is_news(with_ballot("y", seen(&first, Some(&leader("a", 1, "READY", START))))));
+    assert!(!is_news(seen(&first, Some(&leader("a", 1, "READY", START)))));
+    // So is a decision, by the clock of the member that has stepped in.
+    let mut late = second.clone();
+    late.slots[0].given.decided_at_ms = behind;
+    let (before, now) = (with_ballot("x", seen(&first, None)), with_ballot("x", seen(&late, None)));
+    assert_eq!(found(Some(&before), &now), [one("leader-lost", "0/a-0000000001")]);
+    assert_eq!(found(Some(&with_ballot("y", seen(&first, None))), &now), []);
+}
+
+#[test]
+fn a_failed_takeover_is_news_without_a_penalty_window_too() {
+    let before = seen(&decision(1, "a", "startup", None), None);
+    let failed = decision(2, "b", "takeover-failed", Some("a"));
+    let news = [one("takeover-failed", &format!("a/{}", START + 2))];
+    let now = seen(&failed, None);
+    assert_eq!(found(Some(&before), &now), news);
+    assert_eq!(found(None, &now), news);
+    assert_eq!(found(Some(&now), &now), []);
+    let event = Finder { before: Some(&before), now: &now, since_ms: START }.find().remove(0);
+    assert_eq!(event.text, "the takeover of a in term 1 has failed");
+    // With one the failure is kept: the same event, once.
+    let mut kept = serde_json::to_value(&failed).unwrap();
+    kept["failures"] = json!([{ "member": "a", "at_ms": START + 2, "cause": "takeover-failed", "term": 1 }]);
+    assert_eq!(found(Some(&before), &seen(&from_value(kept).unwrap(), None)), news);
+}
+
+#[test]
 fn a_loss_has_one_key_however_it_is_seen() {
     let before = seen(&decision(1, "a", "startup", None), Some(&leader("a", 1, "READY", START)));
     let lost = [one("leader-lost", "0/a-0000000001")];
