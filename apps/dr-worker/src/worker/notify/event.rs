@@ -191,7 +191,7 @@ impl Finder<'_> {
     fn is_decided_now(&self, at_ms: u64) -> bool {
         let term = |seen: &SeenStatus| seen.elected.as_ref().map(|elected| elected.term);
         let before = self.same_session().and_then(term);
-        before.is_some_and(|before| Some(before) < term(self.now)) || self.is_news(at_ms)
+        before.is_some_and(|before| Some(before) <= term(self.now)) || self.is_news(at_ms)
     }
 
     fn of_slot(&self, slot: usize) -> impl Iterator<Item = Event> {
