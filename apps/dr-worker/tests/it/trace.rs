@@ -66,4 +66,9 @@ fn the_new_leader_sends_one_trace_with_the_phases_as_spans() {
     for phase in phases {
         assert_eq!((&phase["parentSpanId"], &phase["traceId"]), (&whole["spanId"], &whole["traceId"]));
     }
+
+    // Also of a leader that does not start its job.
+    stage.operator(&["stop", "--wait"]).assert(0, &[]);
+    stage.operator(&["switchover", "--to", "east-1", "--wait"]).assert(0, &[]);
+    until("the move without the job is traced", || spans_of(&got, 3).is_some());
 }

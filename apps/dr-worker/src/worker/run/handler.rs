@@ -21,8 +21,9 @@ use super::{
 };
 use crate::{
     config::HookName,
+    logging,
     worker::{
-        job::{HungDisk, JobError, SeenLeader},
+        job::{HungDisk, JobEnv, JobError, SeenLeader},
         metrics,
         probes::PeerAnswers,
         trace::Traces,
@@ -40,6 +41,8 @@ pub(super) struct JobHandler {
     orders: Mutex<Option<Orders>>,
     /// When the former leader last answered, from the takeover until the member leads.
     silent_since: Mutex<Option<BootTime>>,
+    /// The leadership that is taken over, until the member leads.
+    taken_over: Mutex<Option<JobEnv>>,
     news: Arc<LeaderNews>,
     disk: HungDisk,
     traces: Traces,
@@ -62,6 +65,7 @@ impl JobHandler {
             source,
             orders: Mutex::default(),
             silent_since: Mutex::default(),
+            taken_over: Mutex::default(),
             news,
             disk,
             traces,
@@ -97,7 +101,7 @@ impl Handler for JobHandler {
         let detected =
             silent_since.and_then(|since| detected(&event, since, BootTime::now(), self.session_timeout));
         if let ElectionEvent::Ready { phases, .. } = &event
-            && let Some(leadership) = self.work.slot.env()
+            && let Some(leadership) = self.taken_over.lock().take()
         {
             self.traces.ready(leadership, metrics::all_phases(phases, detected));
         }
@@ -119,6 +123,10 @@ impl Handler for JobHandler {
     }
 
     async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
+        // It has a term and a trace whether the job is started or not.
+        logging::set_term(self.work.slot.name(), Some(leadership.term()));
+        let env = self.work.env(leadership.appointment(), leadership.fencing_token());
+        *self.taken_over.lock() = Some(env);
         let taken = async {
             let Some(source) = &self.source else { return self.work.start(leadership).await };
             let mut orders = Orders::follow(source);

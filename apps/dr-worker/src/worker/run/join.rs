@@ -34,6 +34,7 @@ use super::{
 use crate::{
     config::{self, Config, JobConfig},
     error::Error,
+    logging,
     view::access_problem,
     worker::{
         balance,
@@ -381,6 +382,7 @@ impl Returning {
         let election = Election::resume(session.clone(), pin.clone(), config, from, handler)
             .map_err(|error| Error::Internal(format!("can't continue job {name}: {error}")))?;
         if let Some((term, fencing_token)) = leadership {
+            logging::set_term(&name, Some(term));
             let continued = Continued { job: name, term, fencing_token };
             self.expected.push(Expected { election: election.clone(), continued, lease, has_elector });
         }
