@@ -122,7 +122,11 @@ impl Visit for About {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, sync::Arc};
+    use std::{
+        fs, io,
+        path::{Path, PathBuf},
+        sync::Arc,
+    };
 
     use tracing_subscriber::fmt::MakeWriter;
 
@@ -181,5 +185,43 @@ mod tests {
         ];
         assert_eq!(lines.lines().map(read).collect::<Vec<_>>(), expected, "{lines}");
         assert_eq!(lines.lines().last().map(|line| line.matches("\"term\"").count()), Some(1));
+    }
+
+    /// Calls `read` with each source below this directory.
+    fn each_source(of: &Path, read: &mut impl FnMut(&Path, &str)) {
+        for entry in fs::read_dir(of).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                each_source(&path, read);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                read(&path, &fs::read_to_string(&path).expect("a source"));
+            }
+        }
+    }
+
+    #[test]
+    fn no_event_has_a_field_with_the_name_of_a_label_of_the_member() {
+        let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut number = 0;
+        let mut check = |path: &Path, source: &str| {
+            for event in source.split("tracing::").skip(1) {
+                let Some((level, fields)) = event.split_once("!(") else { continue };
+                if !["trace", "debug", "info", "warn", "error"].contains(&level) {
+                    continue;
+                }
+                number += 1;
+                // Up to the sentence.
+                let fields = fields.split('"').next().unwrap_or_default();
+                for field in fields.split(',').map(|field| field.split('=').next().unwrap_or_default().trim()) {
+                    let field = field.trim_start_matches(['%', '?']);
+                    assert!(!["member", "site"].contains(&field), "{}: {field}", path.display());
+                }
+            }
+        };
+        each_source(&workspace.join("apps/dr-worker/src"), &mut check);
+        for entry in fs::read_dir(workspace.join("crates")).expect("a directory") {
+            each_source(&entry.expect("an entry").path().join("src"), &mut check);
+        }
+        assert!(number > 100, "{number}");
     }
 }

@@ -131,7 +131,12 @@ impl<'a> Carrier<'a> {
                     Err(error) => return Err(error.into()),
                 },
             }
-            tracing::info!(site = %plan.site, by = plan.by, undo = plan.undo, "this worker carries out an evacuation");
+            tracing::info!(
+                from_site = %plan.site,
+                by = plan.by,
+                undo = plan.undo,
+                "this worker carries out an evacuation"
+            );
             let result = self.carry_out().await;
             // It goes with the session otherwise.
             let _ = incarnation.delete(&path, None).await;

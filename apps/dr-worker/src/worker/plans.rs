@@ -206,7 +206,7 @@ impl JobDrills {
         if former.is_none_or(|former| former.passed != passed) {
             let result =
                 if passed { "the plan may be practised now" } else { "the plan may not be practised now" };
-            tracing::info!(site = plan.site, plan = name, why, "{result}");
+            tracing::info!(from_site = plan.site, plan = name, why, "{result}");
         }
         Ok(())
     }

@@ -143,9 +143,9 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
                 Some(PeerAnswer::Refused(why)) => {
                     // Once: the reason may contain the time.
                     if refused.insert(peer.id.clone()) {
-                        let (member, url) = (&peer.id, &peer.http);
+                        let (peer, url) = (&peer.id, &peer.http);
                         tracing::warn!(
-                            %member, url, why,
+                            %peer, url, why,
                             "this member answers, but not as TLS requires it: it counts as reachable, and is not \
                              measured; check its certificate, and http.tls.ca_file of this worker"
                         );

@@ -40,16 +40,16 @@ pub(super) async fn keep(
         let report = tally.answered(outcome.is_ok());
         let failures = tally.in_a_row();
         if let Err(reason) = &outcome {
-            tracing::debug!(site = %node.site, failures, "the site check failed: {reason}");
+            tracing::debug!(failures, "the site check failed: {reason}");
         }
         if report.is_some() {
             let health = match outcome {
                 Ok(()) => {
-                    tracing::info!(site = %node.site, "the site check passes");
+                    tracing::info!("the site check passes");
                     Health::Healthy
                 }
                 Err(reason) => {
-                    tracing::warn!(site = %node.site, failures, "the site check fails: {reason}");
+                    tracing::warn!(failures, "the site check fails: {reason}");
                     Health::Unhealthy { reason: mask(&reason).into_owned() }
                 }
             };
