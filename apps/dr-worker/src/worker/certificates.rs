@@ -1,7 +1,7 @@
 //! Keeps what is made of the files of `[http.tls]` up to date: certificates are renewed while the worker runs. And it warns
 //! before a certificate ends, also of those for ZooKeeper and webhooks, which are read for each connection and attempt.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use metrics::{counter, gauge};
 use tokio::{
@@ -37,6 +37,8 @@ pub(super) struct CertificateKeeper {
     warned: Option<Instant>,
     /// Of the certificates for ZooKeeper and webhooks.
     of_others: Vec<Expiry>,
+    /// The keys of the files whose ends were published.
+    published: BTreeSet<Cow<'static, str>>,
 }
 
 /// Reads the files for the first time.
@@ -56,6 +58,7 @@ pub(super) fn load(config: &Config) -> Result<(CertificateKeeper, Certificates),
         problem: None,
         warned: None,
         of_others: Vec::new(),
+        published: BTreeSet::new(),
     };
     Ok((keeper, certificates))
 }
@@ -71,7 +74,8 @@ impl CertificateKeeper {
             if let Ok(found) = spawn_blocking(move || config.expiries_of_others()).await {
                 self.of_others = found;
             }
-            self.publish();
+            let found = self.expiries();
+            publish(&mut self.published, found);
             self.warn();
             tokio::select! {
                 () = sleep(LOOK), if self.has_files() => {}
@@ -115,14 +119,6 @@ impl CertificateKeeper {
         }
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "seconds until long after the year 9999 are exact")]
-    fn publish(&self) {
-        for Expiry { key, not_after } in self.expiries() {
-            gauge!("dr_certificate_expiry_timestamp_seconds", "file" => key.into_owned())
-                .set(not_after as f64);
-        }
-    }
-
     fn expiries(&self) -> Vec<Expiry> {
         self.sender.borrow().expires().into_iter().chain(self.of_others.iter().cloned()).collect()
     }
@@ -144,5 +140,42 @@ impl CertificateKeeper {
         }
         tracing::warn!("{}", sentences.join("; "));
         self.warned = Some(Instant::now());
+    }
+}
+
+/// Sets the metrics of these certificates. One that is not found any more, of those `published` before, has no end.
+#[allow(clippy::cast_precision_loss, reason = "seconds until long after the year 9999 are exact")]
+fn publish(published: &mut BTreeSet<Cow<'static, str>>, found: Vec<Expiry>) {
+    let set = |key: Cow<'static, str>, at: f64| {
+        gauge!("dr_certificate_expiry_timestamp_seconds", "file" => key.into_owned()).set(at);
+    };
+    let mut gone = std::mem::take(published);
+    for Expiry { key, not_after } in found {
+        gone.remove(&key);
+        published.insert(key.clone());
+        set(key, not_after as f64);
+    }
+    gone.into_iter().for_each(|key| set(key, f64::NAN));
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_not_used_any_more_has_no_end() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let (mut published, key) = (BTreeSet::new(), "zookeeper.tls.ca_file");
+        metrics::with_local_recorder(&recorder, || {
+            for (found, value) in [(Some(7), "7"), (None, "NaN"), (None, "NaN"), (Some(9), "9")] {
+                let found = found.map(|not_after| Expiry { key: key.into(), not_after });
+                publish(&mut published, found.into_iter().collect());
+                let text = recorder.handle().render();
+                let line = format!("dr_certificate_expiry_timestamp_seconds{{file=\"{key}\"}} {value}\n");
+                assert!(text.contains(&line), "{line}{text}");
+            }
+        });
     }
 }

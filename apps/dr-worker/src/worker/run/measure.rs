@@ -20,7 +20,7 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, publishes: Arc<
     for outcome in ["done", "failed"] {
         counter!("dr_measurements_total", "job" => job.to_owned(), "outcome" => outcome).absolute(0);
     }
-    let mut measured: BTreeMap<String, String> = BTreeMap::new();
+    let mut measured = MeasuredGauges { job, values: BTreeMap::new() };
     let mut last_good = Instant::now();
     let mut is_failing = false;
     loop {
@@ -47,26 +47,69 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, publishes: Arc<
             }
         };
         if let Some(values) = news {
-            show(job, &measured, &values);
-            measured = values;
-            publishes.by_command(job, measured.clone());
+            measured.show(values.clone());
+            publishes.by_command(job, values);
         }
         sleep_until(next).await;
     }
 }
 
-/// Exports numeric values as metrics; a value that is not known any more is NaN.
-fn show(job: &str, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) {
-    let number = |text: &String| text.trim().parse::<f64>().ok();
-    let gauge = |name: &String| gauge!("dr_measured", "job" => job.to_owned(), "name" => name.clone());
-    for name in before.iter().filter(|(_, value)| number(value).is_some()).map(|(name, _)| name) {
-        if now.get(name).and_then(number).is_none() {
-            gauge(name).set(f64::NAN);
+/// The numeric values as metrics. They end with the command: dropped, none has a value any more.
+struct MeasuredGauges<'a> {
+    job: &'a str,
+    values: BTreeMap<String, String>,
+}
+
+impl MeasuredGauges<'_> {
+    /// Exports these values; one that is not known any more is NaN.
+    fn show(&mut self, now: BTreeMap<String, String>) {
+        let number = |text: &String| text.trim().parse::<f64>().ok();
+        let gauge = |name: &String| gauge!("dr_measured", "job" => self.job.to_owned(), "name" => name.clone());
+        for name in self.values.iter().filter(|(_, value)| number(value).is_some()).map(|(name, _)| name) {
+            if now.get(name).and_then(number).is_none() {
+                gauge(name).set(f64::NAN);
+            }
         }
+        for (name, value) in &now {
+            if let Some(value) = number(value) {
+                gauge(name).set(value);
+            }
+        }
+        self.values = now;
     }
-    for (name, value) in now {
-        if let Some(value) = number(value) {
-            gauge(name).set(value);
-        }
+}
+
+impl Drop for MeasuredGauges<'_> {
+    fn drop(&mut self) {
+        self.show(BTreeMap::new());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_measured_any_more_has_no_value() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let of = |pairs: &[(&str, &str)]| -> BTreeMap<_, _> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let has = |name: &str, value: &str| {
+            let line = format!("dr_measured{{job=\"orders\",name=\"{name}\"}} {value}\n");
+            recorder.handle().render().contains(&line)
+        };
+        metrics::with_local_recorder(&recorder, || {
+            let mut measured = MeasuredGauges { job: "orders", values: BTreeMap::new() };
+            measured.show(of(&[("lag", "5"), ("state", "streaming"), ("size", "7")]));
+            assert!(has("lag", "5") && has("size", "7"));
+            measured.show(of(&[("lag", "6"), ("size", "unknown")]));
+            assert!(has("lag", "6") && has("size", "NaN"));
+            // The configuration has the command no more.
+            drop(measured);
+            assert!(has("lag", "NaN"));
+        });
     }
 }
