@@ -27,6 +27,7 @@ pub(crate) mod run;
 mod state;
 pub(crate) mod systemd;
 mod trace;
+mod unsent;
 pub(crate) mod upgrade;
 mod watchdog;
 

@@ -18,7 +18,12 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{job::JobEnv, notify::WebhookClient, state::Worker};
+use super::{
+    job::JobEnv,
+    notify::WebhookClient,
+    state::Worker,
+    unsent::{TRACES, Unsent},
+};
 use crate::{
     config::{NotifyRetry, TraceConfig},
     wall::unix_ms,
@@ -43,11 +48,11 @@ pub(super) struct Change {
 
 /// Where completed changes wait to be sent.
 #[derive(Clone, Debug)]
-pub(super) struct Traces(async_channel::Sender<Change>);
+pub(super) struct Traces(async_channel::Sender<Unsent<Change>>);
 
 impl Traces {
     /// The queue, and the end for [`run`].
-    pub(super) fn new() -> (Self, async_channel::Receiver<Change>) {
+    pub(super) fn new() -> (Self, async_channel::Receiver<Unsent<Change>>) {
         let (sender, changes) = async_channel::bounded(WAITING);
         (Self(sender), changes)
     }
@@ -59,14 +64,15 @@ impl Traces {
         phases: impl Iterator<Item = (&'static str, Option<Duration>)>,
     ) {
         let phases = phases.filter_map(|(name, took)| Some((name, took?))).collect();
-        if let Ok(Some(_)) = self.0.force_send(Change { leadership, ready_ms: unix_ms(), phases }) {
+        let change = Change { leadership, ready_ms: unix_ms(), phases };
+        if let Ok(Some(_)) = self.0.force_send(Unsent::new(change, &TRACES)) {
             tracing::warn!("too many traces wait for their receiver: the oldest is dropped");
         }
     }
 }
 
 /// Sends the traces where the configuration in force says, until it is dropped.
-pub(super) async fn run(worker: Arc<Worker>, changes: async_channel::Receiver<Change>) {
+pub(super) async fn run(worker: Arc<Worker>, changes: async_channel::Receiver<Unsent<Change>>) {
     let mut used: Option<(TraceConfig, WebhookClient)> = None;
     while let Ok(change) = changes.recv().await {
         let Some(config) = worker.config().trace.clone() else { continue };

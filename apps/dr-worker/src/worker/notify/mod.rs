@@ -31,7 +31,10 @@ use zk_session::Session;
 use crate::{
     config::{Config, NotifyCommand, NotifyConfig, NotifyEvent, Recipe, Webhook},
     wall::{ms, unix_ms},
-    worker::state::{Job, Worker},
+    worker::{
+        state::{Job, Worker},
+        unsent::{NOTIFICATIONS, Unsent},
+    },
 };
 use event::{Event, Looks, SeenStatus};
 use notification::Notification;
@@ -53,7 +56,7 @@ const COMMAND: &str = "command";
 const OUTCOMES: [&str; 4] = ["delivered", "retried", "failed", "dropped"];
 
 /// The notifications that wait for a receiver.
-type Waiting = async_channel::Receiver<Arc<Notification>>;
+type Waiting = async_channel::Receiver<Unsent<Arc<Notification>>>;
 
 /// A receiver of notifications.
 #[derive(Debug)]
@@ -61,7 +64,7 @@ struct Receiver {
     name: String,
     events: Vec<NotifyEvent>,
     /// Bounded: a new one drops the oldest.
-    queue: async_channel::Sender<Arc<Notification>>,
+    queue: async_channel::Sender<Unsent<Arc<Notification>>>,
 }
 
 impl Receiver {
@@ -69,7 +72,8 @@ impl Receiver {
         if !self.events.is_empty() && !self.events.contains(&kind) {
             return;
         }
-        if let Ok(Some(dropped)) = self.queue.force_send(Arc::clone(notification)) {
+        let notification = Unsent::new(Arc::clone(notification), &NOTIFICATIONS);
+        if let Ok(Some(dropped)) = self.queue.force_send(notification) {
             self.count("dropped");
             let (receiver, id) = (&self.name, &dropped.id);
             tracing::warn!(

@@ -36,6 +36,7 @@ use crate::{
         descriptors,
         job::HandedStandby,
         state::{HandedSlot, Job, Reload, Worker},
+        unsent,
         upgrade::{
             FORMAT,
             check::{self, ResumeQuestion},
@@ -181,7 +182,7 @@ impl Upgrades {
         let standbys = || worker.lasting_jobs().filter_map(|job| job.slot.standby());
         let unready = || standbys().filter(|standby| !standby.is_ready());
         let mut resting = unready().next().is_none().then(Vec::new);
-        let mut by = Instant::now() + REST_WITHIN;
+        let (mut by, mut is_warned) = (Instant::now() + REST_WITHIN, false);
         loop {
             let why = match self.hold(worker, session, next, resting.is_none()).await {
                 Ok(held) if resting.is_none() => {
@@ -192,6 +193,9 @@ impl Upgrades {
                 }
                 Ok(held) => match is_same() {
                     Ok(()) => {
+                        if !std::mem::replace(&mut is_warned, true) {
+                            unsent::warn_of_loss();
+                        }
                         let Err(why) = held.execute(next.file);
                         why
                     }
