@@ -212,7 +212,8 @@ mod tests {
                 number += 1;
                 // Up to the sentence.
                 let fields = fields.split('"').next().unwrap_or_default();
-                for field in fields.split(',').map(|field| field.split('=').next().unwrap_or_default().trim()) {
+                for field in fields.split(',').map(|field| field.split('=').next().unwrap_or_default().trim())
+                {
                     let field = field.trim_start_matches(['%', '?']);
                     assert!(!["member", "site"].contains(&field), "{}: {field}", path.display());
                 }

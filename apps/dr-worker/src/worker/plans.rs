@@ -150,7 +150,7 @@ impl JobDrills {
             };
             if let Err(error) = result {
                 tracing::debug!(plan = name.as_str(), %error, "the plan can't be evaluated");
-                plan.is_unknown(name);
+                plan.set_unknown(name);
             }
             due.insert(name.clone(), Instant::now() + every.max(SOON));
         }
@@ -237,7 +237,7 @@ enum Plan<'a> {
 
 impl Plan<'_> {
     /// The last result does not count any more, and there is no new one.
-    fn is_unknown(&self, name: &str) {
+    fn set_unknown(&self, name: &str) {
         let plan = name.to_owned();
         match self {
             Self::Drill(DrillPlan { job, .. }) => {
@@ -333,14 +333,15 @@ mod tests {
             measure_site("east-is-lost", Some(&evaluated(Vec::new(), None)));
             let nan = |values: Vec<f64>| values.iter().filter(|value| value.is_nan()).count();
             assert_eq!(nan(values(&recorder)), 1);
-            Plan::Site(&SitePlan::default()).is_unknown("east-is-lost");
+            Plan::Site(&SitePlan::default()).set_unknown("east-is-lost");
             assert_eq!(nan(values(&recorder)), 2);
         });
     }
 
     #[test]
     fn a_closed_calendar_is_no_fault() {
-        let check = |name: &str, passed| DrillCheck { name: name.to_owned(), passed, sentence: String::new() };
+        let check =
+            |name: &str, passed| DrillCheck { name: name.to_owned(), passed, sentence: String::new() };
         assert!(whatever_the_calendar(&[check(CALENDAR, false), check("lag", true)]));
         assert!(!whatever_the_calendar(&[check(CALENDAR, true), check("lag", false)]));
     }

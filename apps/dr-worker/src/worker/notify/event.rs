@@ -223,7 +223,8 @@ impl Finder<'_> {
         let known = self.before.and_then(|before| before.given(slot)).map(|given| given.term);
         let is_failure = given.cause.is_failure();
         let never_led = matches!(given.cause, Cause::Failover | Cause::TakeoverFailed);
-        if known == Some(given.term) || !is_failure || never_led || !self.is_decided_now(given.decided_at_ms) {
+        if known == Some(given.term) || !is_failure || never_led || !self.is_decided_now(given.decided_at_ms)
+        {
             return None;
         }
         let lost = given.previous.as_ref()?;

@@ -75,7 +75,9 @@ fn a_leader_that_becomes_ready_before_the_eyes_of_the_sender_is_news_whatever_it
     let behind = START - 60_000;
     let ready = with_ballot("x", seen(&second, Some(&leader("b", 2, "READY", behind))));
     let is_news = |before: SeenStatus| {
-        found(Some(&before), &ready).iter().any(|(name, key)| (*name, key.as_str()) == ("leader-changed", "0/2"))
+        found(Some(&before), &ready)
+            .iter()
+            .any(|(name, key)| (*name, key.as_str()) == ("leader-changed", "0/2"))
     };
     assert!(is_news(with_ballot("x", seen(&second, Some(&leader("b", 2, "PROGRESS", behind))))));
     assert!(is_news(with_ballot("x", seen(&first, None))));

@@ -64,7 +64,8 @@ impl MeasuredGauges<'_> {
     /// Exports these values; one that is not known any more is NaN.
     fn show(&mut self, now: BTreeMap<String, String>) {
         let number = |text: &String| text.trim().parse::<f64>().ok();
-        let gauge = |name: &String| gauge!("dr_measured", "job" => self.job.to_owned(), "name" => name.clone());
+        let gauge =
+            |name: &String| gauge!("dr_measured", "job" => self.job.to_owned(), "name" => name.clone());
         for name in self.values.iter().filter(|(_, value)| number(value).is_some()).map(|(name, _)| name) {
             if now.get(name).and_then(number).is_none() {
                 gauge(name).set(f64::NAN);

@@ -79,9 +79,9 @@ impl OwnLeadership {
         };
         let (slot, term) = (claim.appointment.slot, claim.appointment.term);
         let is_overdue = core.reading.view.elected.record().is_some_and(|elected| {
-            let is_failure = elected.given(slot).is_some_and(|given| {
-                given.cause == Cause::TakeoverFailed && elected.term_of(slot) > term
-            });
+            let is_failure = elected
+                .given(slot)
+                .is_some_and(|given| given.cause == Cause::TakeoverFailed && elected.term_of(slot) > term);
             // Without another member it is named anew, and not excluded.
             let is_blamed = elected.exclusions.iter().any(|excluded| excluded.ballot == claim.ballot)
                 || elected.named(slot).is_some_and(|named| named.ballot == claim.ballot);
