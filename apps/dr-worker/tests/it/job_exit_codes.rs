@@ -14,8 +14,12 @@ fn job(script: &str) -> String {
 }
 
 fn process(worker: &Running) -> Value {
+    job_of(worker)["process"].clone()
+}
+
+fn job_of(worker: &Running) -> Value {
     let status: Value = serde_json::from_str(&worker.http("GET", "/status").1).expect("JSON");
-    status["jobs"]["orders"]["process"].clone()
+    status["jobs"]["orders"].clone()
 }
 
 #[test]
@@ -32,6 +36,7 @@ fn a_job_that_says_so_stays_down_and_its_member_leads_on() {
         || serde_json::from_str::<Value>(&worker.http("GET", "/leader").1).expect("JSON")["role"].clone();
     until("it is READY", || role() == "leader");
     assert!(!leads(&worker), "a job that has failed and stays down serves nobody");
+    assert_eq!(job_of(&worker)["serves"], false);
     let ended = process(&worker);
     assert_eq!(
         (&ended["restarts"], &ended["problem"], &ended["pid"]),
@@ -54,6 +59,7 @@ fn a_job_that_has_done_its_work_is_there_for_its_clients() {
     let worker = stage.worker("east-1", "east", &[&job("exit 0"), codes]);
     until("it has ended", || process(&worker)["state"] == "exited");
     until("it leads", || leads(&worker));
+    assert_eq!(job_of(&worker)["serves"], true);
 }
 
 #[test]

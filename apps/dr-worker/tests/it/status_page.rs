@@ -195,8 +195,12 @@ fn operators_act_by_keyboard_with_a_token() {
     let tab = |browser: &mut Browser| browser.press("Tab", 9, "");
     browser.eval("document.querySelector('button[value=switchover]').focus()");
     enter(&mut browser);
-    browser.until_text("#result", |text| text == "Type a token first.");
-    // The focus is in the field of the token now.
+    browser.until_text("#confirm-text", |text| !text.is_empty());
+    tab(&mut browser);
+    enter(&mut browser);
+    browser.until_text("#result", |text| text == "switchover: it needs a token: Authorization: Bearer TOKEN");
+    // The focus is in the field of the token now. The browser reports the answer 401.
+    browser.seen.errors.clear();
     browser.call("Input.insertText", json!({ "text": TOKEN }));
     browser.eval("document.getElementById('target').value = 'member:west-1'");
     for _ in 0..3 {
@@ -281,7 +285,91 @@ fn all_jobs_have_a_line_and_their_order_is_drawn_also_while_a_site_is_evacuated(
     fs::write(&gate, "").expect("a file");
     browser.until_text("#jobs", |text| text.contains("app on west-1, after orders"));
     until("nothing moves", || browser.eval(drawn) == json!([1, 2, 2, 0]));
+
+    // The page of another job has nothing of the former one, and its address and its links name the job.
+    browser.until_text("#summary .lead", |text| text == "west-1 leads app");
+    browser.eval("window.answers = fetch; fetch = () => new Promise(() => {}); 0");
+    let choose = "const jobs = document.getElementById('job'); jobs.value = 'orders'; \
+                  jobs.dispatchEvent(new Event('change'));";
+    browser.eval(&format!("{{ {choose} }}"));
+    assert_eq!(browser.text("#summary .lead"), "Waiting for the data of orders");
+    assert_eq!(browser.text("#sites"), "Waiting for data.");
+    let state =
+        "[location.search, ...[...document.querySelectorAll('#operate button')].map((b) => b.disabled)]";
+    assert_eq!(browser.eval(state), json!(["?job=orders", true, true, true]));
+    browser.open(&format!("{origin}?job=orders"));
+    browser.until_text("#summary .lead", |text| text == "west-1 leads orders");
+    let link = format!("http://127.0.0.1:{}/?job=orders", east.port);
+    assert_eq!(browser.eval("document.querySelector('#sites a').href"), link);
     assert_clean(&browser, &origin);
+}
+
+#[test]
+fn the_outcome_is_that_of_the_own_request_and_is_read_again_after_an_error() {
+    let Some(mut browser) = Browser::start() else { return };
+    let stage = Stage::new("/page-outcome");
+    let (_, token) = stage.tokens(TOKEN);
+    let settings = [token.as_str(), "job.app.command=[\"sleep\", \"3600\"]", "job.app.stop_timeout=1s"];
+    let east = stage.worker("east-1", "east", &settings);
+    until("east-1 leads", || {
+        ["orders", "app"].iter().all(|job| east.code(&format!("/leader?job={job}")) == 200)
+    });
+    let origin = format!("http://127.0.0.1:{}/", east.port);
+    browser.open(&format!("{origin}?job=orders"));
+    browser.until_text("#summary .lead", |text| text == "east-1 leads orders");
+    browser.eval(&format!("document.getElementById('token').value = '{TOKEN}'"));
+    // The first questions after the outcome fail. Meanwhile the other job is chosen.
+    browser.eval(
+        "window.answers = fetch; window.asked = []; \
+         fetch = (path, how) => { \
+           if (!path.startsWith('/requests/')) return answers(path, how); \
+           asked.push(path); \
+           return window.go ? answers(path, how) : Promise.reject(new TypeError('no network')); \
+         }; 0",
+    );
+    browser.eval("document.querySelector('button[value=pause]').click()");
+    browser.eval("document.querySelector('#confirm button[value=yes]').click()");
+    browser.until_text("#result", |text| text.ends_with("filed; its outcome can't be read now: no network"));
+    browser.eval(
+        "{ window.go = true; const jobs = document.getElementById('job'); jobs.value = 'app'; \
+         jobs.dispatchEvent(new Event('change')); }",
+    );
+    browser.until_text("#result", |text| text == "orders: pause done");
+    let asked = "asked.length > 1 && asked.every((path) => path.endsWith('?job=orders'))";
+    assert_eq!(browser.eval(asked), json!(true));
+    assert_clean(&browser, &origin);
+}
+
+#[test]
+fn a_leader_whose_job_stays_down_is_not_green() {
+    let Some(mut browser) = Browser::start() else { return };
+    let stage = Stage::new("/page-down");
+    let settings =
+        ["job.orders.command=[\"/bin/sh\", \"-c\", \"exit 3\"]", "job.orders.exit_codes.stay_down=[3]"];
+    let east = stage.worker("east-1", "east", &settings);
+    browser.open(&format!("http://127.0.0.1:{}/", east.port));
+    browser.until_text("#summary", |text| text.contains("east-1 leads orders") && text.contains("exited"));
+    assert_eq!(browser.eval("document.getElementById('summary').className"), "summary busy");
+}
+
+#[test]
+fn a_hidden_page_follows_no_events() {
+    let Some(mut browser) = Browser::start() else { return };
+    let stage = Stage::new("/page-hidden");
+    let east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    browser.open(&format!("http://127.0.0.1:{}/", east.port));
+    browser.until_text("#link", |text| text == "live");
+    let turn = |browser: &mut Browser, hidden: bool| {
+        browser.eval(&format!(
+            "Object.defineProperty(document, 'hidden', {{ value: {hidden}, configurable: true }}); \
+             document.dispatchEvent(new Event('visibilitychange'))"
+        ));
+    };
+    turn(&mut browser, true);
+    assert_eq!(browser.eval("source === null"), json!(true));
+    turn(&mut browser, false);
+    until("it follows again", || browser.eval("source.readyState") == json!(1));
 }
 
 #[test]

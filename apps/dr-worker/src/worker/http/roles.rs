@@ -100,9 +100,13 @@ pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Quer
     let job = which.of(&worker)?;
     // The clock is read now: a worker that was frozen must not answer from its state before.
     let status = job.election.status().now();
-    // A leader whose job does not run, or is about to be stopped by an operator, serves nothing.
-    let serves = !job.slot.is_halted() && job.slot.process().serves();
-    Ok(yes_or_no(&worker, job, &status, status.leads_now() && serves))
+    Ok(yes_or_no(&worker, job, &status, serves(job, &status)))
+}
+
+/// Whether clients are to use this member. A leader whose job does not run, or is about to be stopped by an operator, serves
+/// nothing.
+pub(super) fn serves(job: &Job, status: &ElectionStatus) -> bool {
+    status.leads_now() && !job.slot.is_halted() && job.slot.process().serves()
 }
 
 pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {

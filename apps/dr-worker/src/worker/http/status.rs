@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 
-use super::answer::answer;
+use super::{answer::answer, roles::serves};
 use crate::{
     commands::evacuation::practice::EvaluatedPlan, schema::Object, view::PlannedStop, worker::state::Worker,
 };
@@ -46,6 +46,8 @@ struct JobStatus {
     health: String,
     #[schemars(with = "Object")]
     process: ProcessStatus,
+    /// Whether `/leader` answers 200.
+    serves: bool,
     /// The process of the standby, while this member does not lead; null if the job has none.
     #[schemars(with = "Option<Object>")]
     standby: Option<ProcessStatus>,
@@ -94,6 +96,7 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
             fencing_token: status.fencing_token,
             health: status.health.to_string(),
             process: job.slot.process(),
+            serves: serves(job, &status),
             standby: job.slot.standby().and_then(|standby| standby.process()),
             stopped: job.slot.stopped(),
             waits: job.slot.waits(),

@@ -23,6 +23,7 @@ const show = (id, ...children) => {
 const pill = (text, kind) => el("p", `pill ${kind || ""}`, text);
 
 let job = new URLSearchParams(location.search).get("job");
+let drawn = null; // the job whose data is in the page
 let skew = 0; // the server's clock minus this one
 let asOf = 0;
 let live = "connecting";
@@ -50,11 +51,11 @@ const moment = (ms) => {
 const fact = (name, ...value) => el("div", "", el("dt", "", name), el("dd", "", ...value));
 const hasText = (text) => text !== null && text !== undefined && text !== "";
 
-const read = async (path) => {
-  const query = job ? `?job=${encodeURIComponent(job)}` : "";
-  const answer = await fetch(path + query, { signal: AbortSignal.timeout(8000), cache: "no-store" });
+const jobQuery = (of) => (of ? `?job=${encodeURIComponent(of)}` : "");
+const read = async (path, of) => {
+  const answer = await fetch(path + jobQuery(of), { signal: AbortSignal.timeout(8000), cache: "no-store" });
   const body = await answer.json();
-  if (!answer.ok) throw new Error(body.error || `${path}: ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(body.error || `${path}: ${answer.status}`), { status: answer.status });
   return body;
 };
 
@@ -73,16 +74,17 @@ const memberName = (member) => {
   const name = el("b", "", member.member);
   if (!/^https?:\/\/([\w.-]+|\[[\da-f:]+\]):\d+$/i.test(member.http || "") || member.http === location.origin) return name;
   const link = el("a", "", name);
-  link.href = `${member.http}/`;
+  link.href = `${member.http}/${jobQuery(job)}`;
   link.title = "the page of this member";
   return link;
 };
 
 const drawSummary = (cluster, status) => {
   const leads = cluster.slots.filter((slot) => slot.leader);
-  const ready = leads.length > 0 && leads.length === cluster.slots.length && leads.every((slot) => slot.leader.status === "READY");
   const several = cluster.slots.length > 1;
   const own = (status.jobs || {})[cluster.election] || {};
+  const serves = ({ leader }) => leader.status === "READY" && (leader.member !== status.member || own.serves);
+  const ready = leads.length > 0 && leads.length === cluster.slots.length && leads.every(serves);
   const lines = cluster.slots.map(({ slot, leader, decision }) => {
     const text = leader ? `${leader.member} ${leader.status === "READY" ? "leads" : "takes over"} ${cluster.election}` : `No leader of ${cluster.election}`;
     const facts = [];
@@ -336,9 +338,24 @@ const drawAllJobs = (status, { evacuation }) => {
   show("jobs", el("section", "", el("h2", "", "Jobs"), el("div", "card", names.some((name) => after(name).length) && scroll, el("ul", "list requests", lines))));
 };
 
+// Nothing of the former job stays in the page.
+const select = (name) => {
+  job = name;
+  drawn = null;
+  asOf = 0;
+  colours.clear();
+  for (const id of ["blockers", "sites", "next-lost", "next-switchover", "trips", "history"]) show(id, el("p", "card soft", "Waiting for data."));
+  for (const id of ["requests", "target", "announce"]) show(id, []);
+  $("summary").className = "summary";
+  show("summary", el("p", "lead", `Waiting for the data of ${job}`));
+  document.title = job;
+  say("");
+  enable();
+};
+
 const drawJobs = (status) => {
   const names = Object.keys(status.jobs || {}).sort();
-  if (names.length && !names.includes(job)) job = names[0];
+  if (names.length && !names.includes(job)) select(names[0]);
   if ([...$("job").options].map((o) => o.value).join("\n") !== names.join("\n")) show("job", names.map((name) => new Option(name, name)));
   $("job").value = job || "";
 };
@@ -352,6 +369,7 @@ const drawLink = (error) => {
 
 const buttons = () => $("operate").querySelectorAll("button");
 let acting = false;
+const enable = () => buttons().forEach((button) => { button.disabled = acting || drawn !== job; });
 
 const draw = ({ status, cluster, history, explained }) => {
   skew = explained.at_ms - Date.now();
@@ -365,7 +383,8 @@ const draw = ({ status, cluster, history, explained }) => {
   drawTrips(cluster);
   drawHistory(history, cluster);
   drawRequests(cluster);
-  if (!acting) buttons().forEach((button) => { button.disabled = false; });
+  drawn = job;
+  enable();
 };
 
 const refresh = async () => {
@@ -374,7 +393,7 @@ const refresh = async () => {
     drawJobs(status);
     const shown = job;
     const last = read("/evacuation").catch(() => ({ evacuation: null }));
-    const [cluster, history, explained, evacuation] = await Promise.all([read("/cluster"), read("/history"), read("/explain"), last]);
+    const [cluster, history, explained, evacuation] = await Promise.all([read("/cluster", shown), read("/history", shown), read("/explain", shown), last]);
     // Another job was selected meanwhile.
     if (job !== shown) return;
     draw({ status, cluster, history, explained });
@@ -415,16 +434,28 @@ const soon = (ms) => {
 
 // Each event is a reason to look; without events the page looks more often.
 const follow = () => {
-  source = new EventSource("/events");
-  source.addEventListener("open", () => { live = "live"; soon(0); });
-  for (const name of ["session", "role", "process", "decision", "leader"]) source.addEventListener(name, () => soon(100));
-  const retry = () => { source.close(); setTimeout(follow, 5000); };
-  source.addEventListener("dropped", retry);
-  source.addEventListener("error", () => {
+  if (source || document.hidden) return;
+  const own = new EventSource("/events");
+  source = own;
+  own.addEventListener("open", () => { live = "live"; soon(0); });
+  for (const name of ["session", "role", "process", "decision", "leader"]) own.addEventListener(name, () => soon(100));
+  const retry = () => {
+    if (source === own) unfollow();
+    setTimeout(follow, 5000);
+  };
+  own.addEventListener("dropped", retry);
+  own.addEventListener("error", () => {
     live = "polling";
     soon(500);
-    if (source.readyState === EventSource.CLOSED) retry();
+    if (own.readyState === EventSource.CLOSED) retry();
   });
+};
+
+// A browser opens six connections to a worker. A page that nobody looks at must not keep one.
+const unfollow = () => {
+  if (source) source.close();
+  source = null;
+  live = "polling";
 };
 
 const say = (text, kind) => {
@@ -432,11 +463,18 @@ const say = (text, kind) => {
   $("result").className = `result ${kind || ""}`;
 };
 
-const outcomeOf = async (id) => {
+// The outcome of a request of this job, which need not be the one that is shown.
+const outcomeOf = async (id, of, tell) => {
   for (;;) {
-    const { outcome } = await read(`/requests/${encodeURIComponent(id)}`);
-    if (!["pending", "accepted"].includes(outcome.state)) return outcome;
-    say(outcome.state === "pending" ? `${id}: waiting for the elector` : `${id}: begun in term ${outcome.term}; waiting for the new leader`);
+    try {
+      const { outcome } = await read(`/requests/${encodeURIComponent(id)}`, of);
+      if (!["pending", "accepted"].includes(outcome.state)) return outcome;
+      tell(outcome.state === "pending" ? `${id}: waiting for the elector` : `${id}: begun in term ${outcome.term}; waiting for the new leader`);
+    } catch (error) {
+      // Old requests are removed.
+      if (error.status === 404) return { state: "has an unknown outcome", reason: error.message };
+      tell(`${id}: filed; its outcome can't be read now: ${error.message}`);
+    }
     await new Promise((done) => { setTimeout(done, 500); });
   }
 };
@@ -451,9 +489,9 @@ const confirmed = (text) => new Promise((done) => {
 
 const act = async (verb) => {
   const token = $("token").value.trim();
-  if (!token) { say("Type a token first.", "bad"); $("token").focus(); return; }
   const [kind, ...rest] = $("target").value.split(":");
   const body = { job };
+  const tell = (text, result) => say(body.job === job ? text : `${body.job}: ${text}`, result);
   if (verb === "switchover") {
     const name = rest.join(":");
     if (kind === "member") body.to = name;
@@ -467,32 +505,45 @@ const act = async (verb) => {
   };
   if (!await confirmed(texts[verb])) return;
   try {
-    say(`${verb}: sent`);
+    tell(`${verb}: sent`);
     const answer = await fetch(`/${verb}`, {
       method: "POST", cache: "no-store", signal: AbortSignal.timeout(15000),
-      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" }, body: JSON.stringify(body),
+      // A client certificate can be enough.
+      headers: { ...(token && { Authorization: `Bearer ${token}` }), "Content-Type": "application/json" }, body: JSON.stringify(body),
     });
     const result = await answer.json();
-    if (!answer.ok) { say(`${verb}: ${result.error}`, "bad"); return; }
-    const outcome = result.request ? await outcomeOf(result.request) : result.outcome || { state: "done" };
+    if (!answer.ok) {
+      tell(`${verb}: ${result.error}`, "bad");
+      if (answer.status === 401) $("token").focus();
+      return;
+    }
+    const outcome = result.request ? await outcomeOf(result.request, body.job, tell) : result.outcome || { state: "done" };
     const leader = outcome.leader ? `: ${outcome.leader} leads in term ${outcome.term}` : "";
-    say(`${verb} ${outcome.state}${leader}${outcome.reason ? `: ${outcome.reason}` : ""}`, outcome.state === "done" ? "good" : "bad");
+    tell(`${verb} ${outcome.state}${leader}${outcome.reason ? `: ${outcome.reason}` : ""}`, outcome.state === "done" ? "good" : "bad");
   } catch (error) {
-    say(`${verb}: ${error.message}`, "bad");
+    tell(`${verb}: no answer: ${error.message}; check whether it was done before you try again`, "bad");
   }
   soon(0);
 };
 
-$("job").addEventListener("change", () => { job = $("job").value; colours.clear(); soon(0); });
+$("job").addEventListener("change", () => {
+  select($("job").value);
+  history.replaceState(null, "", jobQuery(job));
+  soon(0);
+});
 $("operate").addEventListener("submit", (event) => event.preventDefault());
 buttons().forEach((button) => button.addEventListener("click", async () => {
   acting = true;
-  buttons().forEach((one) => { one.disabled = true; });
+  enable();
   await act(button.value);
   acting = false;
-  buttons().forEach((one) => { one.disabled = false; });
+  enable();
 }));
-document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(0); });
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) { unfollow(); return; }
+  follow();
+  soon(0);
+});
 const first = JSON.parse($("first").textContent);
 if (first) {
   drawJobs(first.status);
