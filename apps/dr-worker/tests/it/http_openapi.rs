@@ -132,6 +132,23 @@ fn each_endpoint_answers_as_described() {
         compare(&east, &described, &mut seen, (method, path, path), None, "");
         compare(&west, &described, &mut seen, (method, path, path), Some(TOKEN), "");
     }
+    // A parameter that an endpoint does not have is refused, and changes nothing.
+    for (path, operations) in described["paths"].as_object().expect("paths") {
+        for method in operations.as_object().expect("operations").keys() {
+            let (method, target) = (method.to_uppercase(), path.replace("{id}", "r-0000000000"));
+            let mut unknown = vec![format!("{target}?x=y"), format!("{target}?job=orders&dry_run=true")];
+            if path == "/evacuate" {
+                unknown.push(format!("{target}?job=orders"));
+            }
+            for target in unknown {
+                let request = (method.as_str(), path.as_str(), target.as_str());
+                let answer = compare(&east, &described, &mut Seen::new(), request, Some(TOKEN), "");
+                let why = answer["error"].as_str().expect("an error");
+                assert!(why.starts_with("unknown parameter"), "{method} {target}: {why}");
+            }
+        }
+    }
+    assert_eq!(stage.json(&["list"])["mode"], "auto");
     let long = format!("{{\"reason\":\"{}\"}}", "x".repeat(20_000));
     for (path, body, status) in [
         ("/evacuate", r#"{"site":"east","dry_run":true}"#, 200),
@@ -209,6 +226,19 @@ fn each_endpoint_answers_as_described() {
         Some(TOKEN),
         r#"{"to":"east-1"}"#,
     );
+
+    // Without ZooKeeper.
+    let setting = [setting.as_str(), "zookeeper.connect=127.0.0.1:1"];
+    let lost = stage.worker("west-2", "west", &setting);
+    for (path, operations) in described["paths"].as_object().expect("paths") {
+        for method in operations.as_object().expect("operations").keys() {
+            let (method, target) = (method.to_uppercase(), path.replace("{id}", "r-0000000000"));
+            // The body of a stream does not end.
+            let method = if path == "/events" { "HEAD" } else { method.as_str() };
+            let request = (method, path.as_str(), target.as_str());
+            compare(&lost, &described, &mut Seen::new(), request, Some(TOKEN), "");
+        }
+    }
 
     // Each success that is described was seen, so nothing is described that can't be answered.
     for (path, operations) in described["paths"].as_object().expect("paths") {

@@ -1,15 +1,18 @@
 //! The endpoints: one table, for the router, for `/openapi.json` and for the answer to an unknown path.
 
-use std::future::{Ready, ready};
+use std::{
+    future::{Ready, ready},
+    sync::Arc,
+};
 
 use axum::{
     Router,
     body::Bytes,
-    extract::{ConnectInfo, DefaultBodyLimit, Query, State},
+    extract::{ConnectInfo, DefaultBodyLimit, Query, Request, State},
     handler::Handler,
     http::StatusCode,
-    middleware::{from_fn_with_state, map_response},
-    response::Response,
+    middleware::{Next, from_fn_with_state, map_response},
+    response::{IntoResponse as _, Response},
     routing::{MethodFilter, MethodRouter, on},
 };
 use schemars::JsonSchema;
@@ -88,7 +91,7 @@ fn operation(declared: &'static Declared) -> Endpoint {
 pub(super) fn all() -> Vec<Endpoint> {
     let operations = OPERATIONS.iter().map(operation);
     let html = vec![(200, "text/html; charset=utf-8", None)];
-    let mut all = vec![status("/", "The status page.", html, get(page::page))];
+    let mut all = vec![status("/", "The status page.", html, get(page::page)).with_query::<JobQuery>()];
     all.extend(health_checks());
     all.extend(readings());
     all.extend(operations);
@@ -196,7 +199,10 @@ fn readings() -> Vec<Endpoint> {
 }
 
 pub(super) fn router(app: App) -> Router {
-    let all = all().into_iter().fold(Router::new(), |router, Endpoint { path, access, route, .. }| {
+    let all = all().into_iter().fold(Router::new(), |router, Endpoint { path, access, query, route, .. }| {
+        let known: Arc<[String]> = query.iter().flat_map(openapi::properties).map(|(name, _)| name).collect();
+        // The innermost layer: access comes first, and a refused request is logged.
+        let route = route.route_layer(from_fn_with_state(known, known_parameters));
         router.route(
             &path,
             match access {
@@ -213,6 +219,21 @@ pub(super) fn router(app: App) -> Router {
         )
     });
     all.fallback(not_found).layer(map_response(answer::as_json)).with_state(app)
+}
+
+/// Refuses a parameter that the endpoint does not have. If it were ignored, the request would be about more than was meant.
+async fn known_parameters(State(known): State<Arc<[String]>>, request: Request, next: Next) -> Response {
+    let Query(given) = match Query::<Vec<(String, String)>>::try_from_uri(request.uri()) {
+        Ok(given) => given,
+        Err(unreadable) => return unreadable.into_response(),
+    };
+    match given.iter().find(|(name, _)| !known.contains(name)) {
+        None => next.run(request).await,
+        Some((name, _)) => {
+            let valid = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            refuse(StatusCode::BAD_REQUEST, &format!("unknown parameter {name:?}; valid: {valid}"))
+        }
+    }
 }
 
 /// The answer to another method.
@@ -296,7 +317,7 @@ mod tests {
         assert_eq!(body["properties"]["slot"], slot);
         assert_eq!((&body["required"], &body["additionalProperties"]), (&json!([]), &json!(false)));
         let statuses: Vec<_> = switchover["responses"].as_object().unwrap().keys().collect();
-        assert_eq!(statuses, ["200", "202", "400", "401", "403", "404", "409", "413", "415", "503"]);
+        assert_eq!(statuses, ["200", "202", "400", "401", "403", "404", "409", "413", "415", "500", "503"]);
         let request = &document["paths"]["/requests/{id}"]["get"];
         assert_eq!(request["security"], json!([{}, { "token": [] }, { "certificate": [] }]));
         assert!(document["paths"]["/leader"]["get"]["security"].is_null());

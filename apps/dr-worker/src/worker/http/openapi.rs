@@ -77,16 +77,22 @@ fn operation(endpoint: &Endpoint) -> Value {
 
 /// The errors that follow from what an endpoint takes.
 pub(super) fn errors(endpoint: &Endpoint) -> Vec<u16> {
-    let mut errors: Vec<u16> = Vec::new();
+    // Each one refuses a parameter that it does not have.
+    let mut errors: Vec<u16> = vec![400];
     if endpoint.query.is_some() || endpoint.operation.is_some() {
-        errors.extend([400, 404, 503]);
+        errors.push(404);
     }
     if endpoint.access != Access::Health {
-        errors.extend([401, 403]);
+        errors.extend([401, 403, 500]);
     }
     if endpoint.access == Access::Control {
         errors.extend([409, 413, 415]);
     }
+    // The only one that needs nothing but the process.
+    if endpoint.path != "/liveness" {
+        errors.push(503);
+    }
+    errors.sort_unstable();
     errors
 }
 
