@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
     os::unix::fs::PermissionsExt as _,
 };
 
@@ -252,12 +253,57 @@ fn control_needs_a_token() {
     fs::remove_file(&file).expect("removed");
     assert_eq!(post(&east, "/resume", OTHER, &json!({})).0, 403);
 
+    // Those that have no line are counted, and the next request that is admitted reports them.
+    let counted = || {
+        let (_, metrics) = east.http("GET", "/metrics");
+        let line = metrics.lines().find(|line| line.starts_with("dr_http_control_refused_total"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).expect("a number")
+    };
+    fs::write(&file, OTHER).expect("written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("changed");
+    assert_eq!(post(&east, "/resume", OTHER, &json!({})).0, 202);
+    until("they are reported", || {
+        let text = log.text();
+        let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let denied = |line: &&Value| [401, 403, 415].iter().any(|status| line["status"] == *status);
+        let logged = lines.iter().filter(denied).count() as u64;
+        let omitted: u64 = lines.iter().filter_map(|line| line["omitted"].as_u64()).sum();
+        omitted > 0 && logged + omitted == counted()
+    });
+
     // Everyone could fill it.
     let refused = || log.text().lines().filter(|line| line.contains("HTTP control request refused")).count();
     until("the log has the first ones", || refused() >= 20);
     let log = log.text();
     assert!(log.matches("\"status\":401").count() <= 20, "{log}");
     assert!(!log.contains(TOKEN) && !log.contains(OTHER) && !log.contains("battery"), "{log}");
+}
+
+#[test]
+fn an_order_of_a_client_that_hangs_up_is_carried_out_and_logged() {
+    const TIMES: usize = 10;
+    let stage = Stage::new("/http-hangs-up");
+    let (_, setting) = stage.tokens(TOKEN);
+    let (east, log) = Log::of(&mut stage.worker_command("east-1", "east", &[&setting]));
+    until("east-1 leads", || leads(&east));
+    let hang_up = |verb: &str| {
+        let mut client = TcpStream::connect(("127.0.0.1", east.port)).expect("it listens");
+        let request = format!(
+            "POST /{verb} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\
+             Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+        );
+        client.write_all(request.as_bytes()).expect("it reads");
+    };
+    for time in 1..=TIMES {
+        for (verb, mode) in [("pause", "manual"), ("resume", "auto")] {
+            hang_up(verb);
+            until("the order is in force", || get(&east, "/cluster")["mode"] == mode);
+            let line = format!("\"path\":\"/{verb}\"");
+            until("it is in the log", || log.text().matches(&line).count() == time);
+        }
+    }
+    let log = log.text();
+    assert_eq!(log.matches("HTTP control request accepted").count(), 2 * TIMES, "{log}");
 }
 
 #[test]

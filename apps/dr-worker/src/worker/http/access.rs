@@ -17,6 +17,7 @@ use axum::{
 };
 
 use election_core::internals::text::{cut, shown};
+use metrics::counter;
 use tokio::net::TcpListener;
 use zk_session::BootTime;
 
@@ -155,10 +156,26 @@ const LOGGED: usize = 300;
 
 /// Admits requests to change the state, and logs each request with its outcome; of those that are not admitted as many as a log
 /// has room for.
+///
+/// In a task of its own: the server drops what it runs for a client that hangs up, and an operation would end half done and
+/// without a line in the log.
 pub(super) async fn control(
     State(worker): State<Arc<Worker>>,
     State(refusals): State<Arc<Refusals>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match tokio::spawn(controlled(worker, refusals, peer, request, next)).await {
+        Ok(response) => response,
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+async fn controlled(
+    worker: Arc<Worker>,
+    refusals: Arc<Refusals>,
+    peer: Peer,
     request: Request,
     next: Next,
 ) -> Response {
@@ -167,8 +184,11 @@ pub(super) async fn control(
     cut(&mut path, LOGGED);
     let http = &worker.config().http;
     let (response, omitted) = match admit(http, http.access.control.into(), &peer, &head).await {
-        Ok(()) => (next.run(Request::from_parts(head, body)).await, Some(0)),
-        Err(denied) => (denied.answer(), refusals.count(BootTime::now())),
+        Ok(()) => (next.run(Request::from_parts(head, body)).await, Some(refusals.take())),
+        Err(denied) => {
+            counter!("dr_http_control_refused_total").increment(1);
+            (denied.answer(), refusals.count(BootTime::now()))
+        }
     };
     let Some(omitted) = omitted else { return response };
     if omitted > 0 {
@@ -241,9 +261,13 @@ pub(crate) fn exposed(http: &HttpConfig) -> Vec<&'static str> {
     if gates.contains(&Gate::Token) && !http.has_tls() {
         exposed.push("tokens of http.token_file are sent in plain text; set http.tls");
     }
-    if http.access.status == StatusAccess::Open && control == Gate::Closed {
-        exposed
-            .push("everyone on those hosts can read the state of this worker (http.access.status); control is closed");
+    if http.access.status == StatusAccess::Open {
+        exposed.push(match control {
+            Gate::Closed => {
+                "everyone on those hosts can read the state of this worker (http.access.status); control is closed"
+            }
+            _ => "everyone on those hosts can read the state of this worker (http.access.status)",
+        });
     }
     exposed
 }
@@ -268,10 +292,13 @@ mod tests {
             .join("; ")
         };
         use ControlAccess::{Certificate, Closed, Token};
-        assert!(exposed(StatusAccess::Open, Closed, false).contains("everyone on those hosts can read"));
+        let readable = "everyone on those hosts can read the state of this worker (http.access.status)";
+        assert_eq!(exposed(StatusAccess::Open, Closed, false), format!("{readable}; control is closed"));
         assert!(exposed(StatusAccess::Open, Token, false).contains("in plain text"));
         assert!(exposed(StatusAccess::Token, Closed, false).contains("in plain text"));
-        assert_eq!(exposed(StatusAccess::Open, Token, true), "");
+        for control in [Token, Certificate] {
+            assert_eq!(exposed(StatusAccess::Open, control, true), readable);
+        }
         assert_eq!(exposed(StatusAccess::Certificate, Certificate, true), "");
     }
 

@@ -16,6 +16,7 @@ use election_core::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::sync::oneshot;
 use zk_session::BootTime;
 
 use super::{
@@ -164,13 +165,30 @@ impl Desk {
                 answer(StatusCode::OK, &needless),
             ));
         }
-        let until = BootTime::now() + request.valid_for();
-        let filed = election_admin::ask(&operator.session, paths, request).await?;
-        let response = accepted(job, &filed.which.name, &Moved::Filed(Filed::new(job, &filed)));
-        if filed.request.kind == RequestKind::Failover {
-            tokio::spawn(self.clone().decide_without_elector(filed, until));
-        }
-        Ok(response)
+        let filed = match request.kind {
+            RequestKind::Failover => self.failover(request).await?,
+            _ => election_admin::ask(&operator.session, paths, request).await?,
+        };
+        Ok(accepted(job, &filed.which.name, &Moved::Filed(Filed::new(job, &filed))))
+    }
+
+    /// Files a failover, and decides it if no elector does. Both are in a task of their own: a failover that is filed after the
+    /// client was told that ZooKeeper does not answer is decided, too.
+    async fn failover(&self, request: AdminRequest) -> Result<FiledRequest, Error> {
+        let (desk, valid_for) = (self.clone(), request.valid_for());
+        let until = BootTime::now() + valid_for;
+        let (report, filed) = oneshot::channel();
+        tokio::spawn(async move {
+            let filing = election_admin::ask(&desk.operator.session, &desk.paths, request);
+            let Ok(filed) = tokio::time::timeout(valid_for, filing).await else { return };
+            let decide = filed.as_ref().ok().cloned();
+            let _ = report.send(filed);
+            if let Some(filed) = decide {
+                desk.decide_without_elector(filed, until).await;
+            }
+        });
+        let late = |_| Error::Unreachable("the request was not filed in time".to_owned());
+        Ok(filed.await.map_err(late)??)
     }
 
     /// Files a request about the job, unless there is nothing to do.

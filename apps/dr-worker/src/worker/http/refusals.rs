@@ -39,6 +39,11 @@ impl Refusals {
         window.logged += 1;
         Some(std::mem::take(&mut window.omitted))
     }
+
+    /// How many were not logged and not reported yet.
+    pub(super) fn take(&self) -> u64 {
+        self.window.lock().as_mut().map_or(0, |window| std::mem::take(&mut window.omitted))
+    }
 }
 
 #[cfg(test)]
@@ -55,5 +60,14 @@ mod tests {
         );
         assert_eq!(refusals.count(began + WINDOW), Some(980));
         assert_eq!(refusals.count(began + WINDOW), Some(0));
+    }
+
+    #[test]
+    fn a_flood_that_has_ended_is_reported_with_the_next_request() {
+        let (refusals, began) = (Refusals::default(), BootTime::from_duration(Duration::from_secs(100)));
+        assert_eq!(refusals.take(), 0);
+        (0..50).for_each(|_| drop(refusals.count(began)));
+        assert_eq!((refusals.take(), refusals.take()), (30, 0));
+        assert_eq!(refusals.count(began), None, "the log still has no room");
     }
 }

@@ -61,6 +61,7 @@ pub(super) fn install(node: &NodeConfig, jobs: &[JobConfig]) -> Result<Prometheu
     describe();
     // Of a counter or a histogram that appears with its first event, `rate` and `increase` miss that event.
     counter!("dr_log_lines_dropped_total").absolute(0);
+    counter!("dr_http_control_refused_total").absolute(0);
     for outcome in RELOADS {
         counter!("dr_config_reloads_total", "outcome" => outcome).absolute(0);
     }
