@@ -6,7 +6,7 @@ use reqwest::{Response, StatusCode};
 
 use crate::{client, tls::ClientTls};
 
-/// A client that keeps its connections.
+/// A client.
 #[derive(Clone, Debug)]
 pub(crate) struct Workers(reqwest::Client);
 
@@ -21,10 +21,21 @@ pub(crate) enum NoAnswer {
 }
 
 impl Workers {
+    /// A client that keeps its connections.
+    ///
     /// # Panics
     /// Never: what is made of the files of `[http.tls]` is a configuration of this client's own TLS.
     pub(crate) fn new(tls: &ClientTls) -> Self {
         let client = client::of_workers(tls).pool_idle_timeout(None).build();
+        Self(client.expect("it reads nothing of the system"))
+    }
+
+    /// A client that closes each connection after its answer.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub(crate) fn that_keep_nothing(tls: &ClientTls) -> Self {
+        let client = client::of_workers(tls).pool_max_idle_per_host(0).build();
         Self(client.expect("it reads nothing of the system"))
     }
 

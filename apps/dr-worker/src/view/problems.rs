@@ -11,8 +11,8 @@ use crate::typed::Typed;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProblemRow {
     /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy`, `not-fenced`, `refused-config`,
-    /// `access`, or what only `list` shows: `starts-no-job`, as a worker answers, and `emergency`, on the node that has led
-    /// without ZooKeeper.
+    /// `access`, or what only `list` shows: `starts-no-job`, as a worker answers (also in `/cluster`), and `emergency`, on the
+    /// node that has led without ZooKeeper.
     pub kind: &'static str,
     /// The problem and its consequence.
     pub sentence: String,

@@ -17,7 +17,10 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::{sync::OnceCell, time::timeout};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    time::timeout,
+};
 
 use super::problems::ProblemRow;
 use crate::{wall::moment, workers::Workers};
@@ -104,6 +107,8 @@ impl fmt::Display for PlannedStop {
 pub(crate) struct WorkerStatuses {
     /// `None`: no question can be asked.
     workers: Option<Workers>,
+    /// The places of questions that share a budget of file descriptors.
+    places: Option<&'static Semaphore>,
     answers: Mutex<HashMap<String, Arc<OnceCell<Option<Value>>>>>,
 }
 
@@ -118,7 +123,12 @@ pub(crate) async fn skipped(workers: Option<Workers>, job: &str, snapshot: &Snap
 
 impl WorkerStatuses {
     pub(crate) fn new(workers: Option<Workers>) -> Self {
-        Self { workers, answers: Mutex::default() }
+        Self { workers, places: None, answers: Mutex::default() }
+    }
+
+    /// The same; each question waits for one of these places.
+    pub(crate) fn sharing(workers: Workers, places: &'static Semaphore) -> Self {
+        Self { places: Some(places), ..Self::new(Some(workers)) }
     }
 
     /// The same, with the answer that its worker has given for another job, if there is one.
@@ -142,6 +152,8 @@ impl WorkerStatuses {
                 command: None,
             })
         });
+        // As in `standbys`.
+        let asked: Vec<_> = asked.collect();
         stream::iter(asked).buffered(ASKED_AT_ONCE).filter_map(ready).collect().await
     }
 
@@ -185,7 +197,8 @@ impl WorkerStatuses {
     /// The processes of the job on its leaders, as far as their workers answered, if it has several.
     pub(crate) async fn processes(&self, job: &str, snapshot: &Snapshot) -> Vec<ProcessRow> {
         let mut rows = Vec::new();
-        for leader in snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record) {
+        for znode in snapshot.leader_znodes.iter().flatten() {
+            let leader = &znode.record;
             let record = snapshot.members.iter().find(|member| member.ballot == leader.ballot);
             let Some(record) = record else { continue };
             let Some(status) = self.of(record).await else { continue };
@@ -205,14 +218,27 @@ impl WorkerStatuses {
 
     /// The answer of the worker of this member.
     async fn of(&self, record: &MemberRecord) -> Option<Value> {
-        let (workers, url) = (self.workers.as_ref()?, record.http.as_deref()?);
+        let status = self.at(record.http.as_deref()?).await;
+        // Another process may listen there now.
+        status.filter(|status| status["member"] == *record.member.as_str())
+    }
+
+    /// The answer of the worker at this URL.
+    async fn at(&self, url: &str) -> Option<Value> {
+        let workers = self.workers.as_ref()?;
         let answer = {
             let mut answers = self.answers.lock();
             Arc::clone(answers.entry(url.to_owned()).or_default())
         };
-        let status = answer.get_or_init(|| async { timeout(PATIENCE, ask(workers, url)).await.ok()? }).await;
-        // Another process may listen there now.
-        status.clone().filter(|status| status["member"] == *record.member.as_str())
+        let asked = answer.get_or_init(|| async {
+            // Before the timeout begins: dead workers in the other places must not cost the answer of a living one.
+            let _place = match self.places {
+                Some(places) => places.acquire().await.ok(),
+                None => None,
+            };
+            timeout(PATIENCE, ask(workers, url)).await.ok()?
+        });
+        asked.await.clone()
     }
 }
 
@@ -249,4 +275,55 @@ pub(crate) async fn report_of(
 /// The worker's `/status`.
 async fn ask(workers: &Workers, url: &str) -> Option<Value> {
     serde_json::from_slice(&workers.read(&format!("{url}/status"), MAX_ANSWER).await?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        sync::atomic::{AtomicUsize, Ordering::SeqCst},
+        thread,
+    };
+
+    use super::*;
+    use crate::{config::TlsFiles, tls::ClientTls};
+
+    #[tokio::test]
+    async fn questions_that_share_places_are_asked_in_turn_and_leave_no_connection() {
+        static PLACES: Semaphore = Semaphore::const_new(3);
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        static MOST: AtomicUsize = AtomicUsize::new(0);
+        static OPEN: AtomicUsize = AtomicUsize::new(0);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                OPEN.fetch_add(1, SeqCst);
+                thread::spawn(move || {
+                    while stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {
+                        MOST.fetch_max(ASKED.fetch_add(1, SeqCst) + 1, SeqCst);
+                        thread::sleep(Duration::from_millis(10));
+                        ASKED.fetch_sub(1, SeqCst);
+                        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+                    }
+                    OPEN.fetch_sub(1, SeqCst);
+                });
+            }
+        });
+        let tls = ClientTls::of_operator(&TlsFiles::default()).unwrap();
+        let statuses = WorkerStatuses::sharing(Workers::that_keep_nothing(&tls), &PLACES);
+        let urls: Vec<_> = (0..20).map(|number| format!("{url}/{number}")).collect();
+        let answers = futures_util::future::join_all(urls.iter().map(|url| statuses.at(url))).await;
+        assert!(answers.iter().all(Option::is_some), "{answers:?}");
+        assert!(MOST.load(SeqCst) <= 3, "{MOST:?}");
+        timeout(Duration::from_secs(30), async {
+            while OPEN.load(SeqCst) > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
 }

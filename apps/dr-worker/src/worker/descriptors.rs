@@ -14,8 +14,11 @@ use crate::{
 };
 
 /// What a worker without jobs and HTTP clients needs: the runtime, signals, the listener, the lock, the reserve for
-/// looking at processes, connections to servers while it looks for a better one, and probes of other members.
+/// looking at processes, connections to servers while it looks for a better one, probes of other members, and [`QUESTIONS`].
 const OWN: u64 = 64;
+
+/// How many questions of HTTP clients are passed on to other workers at a time.
+pub(crate) const QUESTIONS: usize = 8;
 
 /// What a running job needs: the socket to its guard, the handle of the guard's process, and its output.
 const RUNNING: u64 = 3;

@@ -58,6 +58,8 @@ fn a_member_whose_disk_hangs_gives_leadership_on() {
             && problem["sentence"] == format!("west-1: {hangs} hangs: it has not answered within 3s")
     };
     assert!(list["problems"].as_array().is_some_and(|all| all.iter().any(named)), "{list:#}");
+    let cluster: Json = serde_json::from_str(&east.http("GET", "/cluster").1).expect("JSON");
+    assert!(cluster["problems"].as_array().is_some_and(|all| all.iter().any(named)), "{cluster:#}");
     let findings = stage.operator(&["doctor", "--output", "json"]).stdout;
     assert!(findings.contains("member-state-dir") && findings.contains(&hangs), "{findings}");
     assert!(disk.thaw());

@@ -8,6 +8,7 @@ use axum::{
 };
 use election_admin::{Observer, Snapshot};
 use election_core::{Paths, status::Skipped};
+use tokio::sync::Semaphore;
 
 use super::{
     answer::{Answered, Refused, answer, refuse},
@@ -15,25 +16,28 @@ use super::{
 };
 use crate::{
     config::ZooKeeperConfig,
-    view::{
-        Cluster, History, ProblemRow, diagnose,
-        statuses::{self, WorkerStatuses},
-    },
+    view::{Cluster, History, ProblemRow, diagnose, statuses::WorkerStatuses},
     wall::unix_ms,
-    worker::state::Worker,
+    worker::{descriptors::QUESTIONS, state::Worker},
 };
+
+/// The places of questions to other workers, of all clients.
+static PLACES: Semaphore = Semaphore::const_new(QUESTIONS);
 
 pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {
     let seen = look(&worker, &which).await?;
-    let problems = seen.problems().await?;
-    let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
-    let statuses = WorkerStatuses::new(Some(worker.workers()));
-    let planned_stops = statuses.planned_stops(&seen.job, &seen.snapshot).await;
-    // Without standbys no worker is asked for them.
-    let has_standbys = which.of_member(&worker)?.slot.standby().is_some();
-    let standbys = if has_standbys { statuses.standbys(&seen.job, &seen.snapshot).await } else { Vec::new() };
+    let (statuses, job, snapshot) = (statuses(&worker), &seen.job, &seen.snapshot);
+    let (skipped, planned_stops, standbys, processes, problems, of_workers) = tokio::join!(
+        skipped(&worker, &statuses, job, snapshot),
+        statuses.planned_stops(job, snapshot),
+        statuses.standbys(job, snapshot),
+        statuses.processes(job, snapshot),
+        seen.problems(),
+        statuses.problems(snapshot)
+    );
+    let problems = problems?.into_iter().chain(of_workers).collect();
     let cluster = Cluster::new(worker.root(), &seen.job, seen.snapshot, unix_ms());
-    Ok(answer(StatusCode::OK, &Cluster { skipped, planned_stops, standbys, problems, ..cluster }))
+    Ok(answer(StatusCode::OK, &Cluster { skipped, planned_stops, standbys, processes, problems, ..cluster }))
 }
 
 pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {
@@ -42,13 +46,23 @@ pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Que
     Ok(answer(StatusCode::OK, &History { election: name, leaderships, unreadable }))
 }
 
+/// What other workers answer.
+pub(super) fn statuses(worker: &Worker) -> WorkerStatuses {
+    WorkerStatuses::sharing(worker.workers(), &PLACES)
+}
+
 /// Why the elector, this worker or another one, decides nothing.
-pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) -> Option<Skipped> {
+pub(super) async fn skipped(
+    worker: &Worker,
+    statuses: &WorkerStatuses,
+    name: &str,
+    snapshot: &Snapshot,
+) -> Option<Skipped> {
     let own = worker.jobs().iter().find(|job| job.slot.name() == name)?.election.status().now();
     if own.is_elector {
         return own.skipped.as_deref().cloned();
     }
-    statuses::skipped(Some(worker.workers()), name, snapshot).await
+    statuses.skipped(name, snapshot).await
 }
 
 /// The requested job, and a snapshot of its election.

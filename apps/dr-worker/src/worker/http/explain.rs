@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 
 use super::{
     answer::{Answered, Refused, answer, refuse},
-    cluster::{look, skipped},
+    cluster::{look, skipped, statuses},
     roles::JobQuery,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Que
     let seen = look(&worker, &which).await?;
     let problems = seen.problems().await?;
     let explained = Explained::new(&seen.job, &seen.snapshot, &policies(&worker, &[])?, unix_ms());
-    let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
+    let skipped = skipped(&worker, &statuses(&worker), &seen.job, &seen.snapshot).await;
     Ok(answer(StatusCode::OK, &Explained { skipped, problems, ..explained }))
 }
 
@@ -49,13 +49,13 @@ pub(super) async fn can_restart(State(worker): State<Arc<Worker>>) -> Answered {
     if worker.jobs().is_empty() {
         return Ok(refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet"));
     }
-    let config = policies(&worker, &[])?;
+    let (config, statuses) = (policies(&worker, &[])?, statuses(&worker));
     let mut jobs = Vec::new();
     for job in worker.jobs().iter().filter(|job| !job.has_left()) {
         let seen = look(&worker, &JobQuery { job: Some(job.slot.name().to_owned()) }).await?;
         let now_ms = unix_ms();
         let explained = Explained::new(&seen.job, &seen.snapshot, &config, now_ms);
-        let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
+        let skipped = skipped(&worker, &statuses, &seen.job, &seen.snapshot).await;
         let cluster = Cluster::new(worker.root(), &seen.job, seen.snapshot, now_ms);
         jobs.push((Cluster { skipped, ..cluster }, explained));
     }

@@ -216,9 +216,9 @@ impl Worker {
         &self.certificates
     }
 
-    /// A client for other workers.
+    /// A client for a few questions to other workers.
     pub(super) fn workers(&self) -> Workers {
-        Workers::new(&self.certificates.borrow().client)
+        Workers::that_keep_nothing(&self.certificates.borrow().client)
     }
 
     /// Replaces its configuration.
