@@ -105,15 +105,21 @@ impl Hub {
         let Some(before) = seen.get_mut(at) else { return };
         let now = see();
         for (name, part) in changed(before, &now) {
-            let mut data = json!({ "job": job, "member": member, "at_ms": unix_ms() });
-            if let (Some(data), Some(part)) = (data.as_object_mut(), part.as_object()) {
-                data.extend(part.clone());
-            }
+            let data = Arc::new(of_member(member, job, part));
             // There may be no client.
-            let _ = self.changes.send(JobChange { name, job: job.map(str::to_owned), data: Arc::new(data) });
+            let _ = self.changes.send(JobChange { name, job: job.map(str::to_owned), data });
         }
         *before = now;
     }
+}
+
+/// The data of an event: those that each one has, and its own.
+fn of_member(member: &MemberId, job: Option<&str>, own: &Value) -> Value {
+    let mut data = json!({ "job": job, "member": member, "at_ms": unix_ms() });
+    if let (Some(data), Some(own)) = (data.as_object_mut(), own.as_object()) {
+        data.extend(own.clone());
+    }
+    data
 }
 
 /// What of a job is followed.
@@ -158,23 +164,25 @@ pub(super) async fn events(
     // Before the first look, so that no change is missed.
     let changes = hub.changes.subscribe();
     let now = event("status", &json!(status::of(&worker)));
-    let (hold, address) = (peer.hold(), peer.address);
+    let (hold, address, member) = (peer.hold(), peer.address, worker.node().id.clone());
     let stream = follow(changes, which.job, now, move |missed| {
         tracing::info!(peer = %address, missed, "a client of /events was too slow and is dropped");
         let _ = (&hold, &place);
+        let why = "this client was too slow; connect again";
+        of_member(&member, None, &json!({ "missed": missed, "reason": why }))
     });
     let mut response = Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// The events of a client: the first one, then each change. `dropped` is called with the number of missed
-/// events if the client is too slow, and lives as long as the stream.
+/// The events of a client: the first one, then each change. `dropped` is called with the number of missed events if the client
+/// is too slow, returns the data of the last event, and lives as long as the stream.
 fn follow(
     changes: broadcast::Receiver<JobChange>,
     job: Option<String>,
     first: Event,
-    dropped: impl Fn(u64),
+    dropped: impl Fn(u64) -> Value,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(Some((changes, job, Some(first), dropped)), async |following| {
         let (mut changes, job, mut first, dropped) = following?;
@@ -189,9 +197,7 @@ fn follow(
                     return Some((Ok(event), Some((changes, job, None, dropped))));
                 }
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
-                    dropped(missed);
-                    let why = "this client was too slow; connect again";
-                    return Some((Ok(event("dropped", &json!({ "missed": missed, "reason": why }))), None));
+                    return Some((Ok(event("dropped", &dropped(missed))), None));
                 }
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
@@ -264,15 +270,24 @@ mod tests {
     #[tokio::test]
     async fn a_slow_client_is_dropped_and_told_so() {
         let hub = Hub::new(16);
-        let missed = std::cell::Cell::new(0);
-        let stream = follow(hub.changes.subscribe(), None, event("status", &json!("now")), |n| missed.set(n));
+        let member = MemberId::new("east-1").unwrap();
+        let last = |missed| of_member(&member, None, &json!({ "missed": missed }));
+        let stream = follow(hub.changes.subscribe(), None, event("status", &json!("now")), last);
         for number in 0..WAITING + 7 {
             hub.changes.send(change("a", number)).unwrap();
         }
         let (texts, has_ended) = read(stream).await;
         assert!(has_ended);
-        assert_eq!((texts.len(), missed.get()), (2, 7));
-        assert!(texts[1].contains("event: dropped") && texts[1].contains("too slow"), "{texts:?}");
+        assert_eq!(texts.len(), 2);
+        for part in [
+            "event: dropped",
+            "\\\"missed\\\":7",
+            "\\\"member\\\":\\\"east-1\\\"",
+            "\\\"job\\\":null",
+            "at_ms",
+        ] {
+            assert!(texts[1].contains(part), "{part}: {texts:?}");
+        }
     }
 
     #[test]
