@@ -14,6 +14,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use zk_session::LeaseTiming;
 
 use super::{
     Config, JobConfig, KEYS, Problem, Problems,
@@ -102,11 +103,11 @@ impl fmt::Display for KeyChange {
 impl Config {
     /// What a worker that runs with `old` goes on with when this is its new configuration, and what has changed: the new
     /// values, except those that need a restart of the worker, or that it executes itself. It does the latter only if nothing
-    /// needs a restart.
+    /// needs a restart. Instead of the configuration there is `None` if all of it waits for that: `old` stays in force.
     ///
     /// # Errors
     /// If the new values can't be used together with the old ones that stay in force.
-    pub fn taken_over_from(self, old: &Self) -> Result<(Self, Vec<KeyChange>), Problems> {
+    pub fn taken_over_from(self, old: &Self) -> Result<(Option<Self>, Vec<KeyChange>), Problems> {
         let mut changes = changes(old, &self);
         if changes.iter().any(|change| change.effect == Effect::WorkerRestart) {
             let waits = changes.iter_mut().filter(|change| change.effect == Effect::Handover);
@@ -115,7 +116,7 @@ impl Config {
         let kept: Vec<_> =
             changes.iter().filter(|change| change.effect.keeps_old()).map(|c| c.key.as_str()).collect();
         if kept.is_empty() {
-            return Ok((self, changes));
+            return Ok((Some(self), changes));
         }
         let mut root = self.root;
         for key in &kept {
@@ -127,14 +128,24 @@ impl Config {
             kept.join(", ")
         );
         match Self::of(root, &self.registry) {
-            Ok(config) => Ok((config, changes)),
+            Ok(config) => Ok((Some(config), changes)),
             Err(_) if changes.iter().all(|change| change.effect != Effect::WorkerRestart) => {
-                let applied = changes.iter_mut().filter(|change| change.effect == Effect::Applied);
-                applied.for_each(|change| change.effect = Effect::Handover);
-                Ok((old.clone(), changes))
+                changes.iter_mut().for_each(|change| change.effect = Effect::Handover);
+                Ok((None, changes))
             }
             Err(problems) => Err(problems.and(Problem::with_source("reload", message))),
         }
+    }
+
+    /// Checks the timing with this lease, also of what a worker that runs with `old` goes on with when this is its new
+    /// configuration.
+    ///
+    /// # Errors
+    /// All problems, also if the new values can't be used together with the old ones that stay in force.
+    pub fn check_after(&self, old: &Self, lease: Option<LeaseTiming>) -> Result<(), Problems> {
+        let (in_force, _) = self.clone().taken_over_from(old)?;
+        let Some(lease) = lease else { return Ok(()) };
+        in_force.iter().chain([self]).try_for_each(|config| config.check_timing(lease))
     }
 }
 
@@ -223,7 +234,7 @@ fn changes(old: &Config, new: &Config) -> Vec<KeyChange> {
     jobs.chain(of_keys).collect()
 }
 
-/// Sets a key to its value in `old`, or removes it if it has none there.
+/// Sets a key to its value in `old`, or removes it if it has none there. A key inside an array stands for the whole array.
 fn keep(node: &mut Node, old: &Node, steps: &[String]) {
     let Some((step, rest)) = steps.split_first() else { return };
     let found = match old.structured() {
@@ -233,28 +244,36 @@ fn keep(node: &mut Node, old: &Node, steps: &[String]) {
     // A table can come as text, from a variable.
     let mut value = node.structured();
     let Value::Table(table) = &mut value else { return };
-    match (found, rest) {
-        (Some(found), []) => drop(table.insert(step.clone(), found)),
-        (None, _) => take(table, step, rest),
-        (Some(found), rest) => {
+    match found {
+        None => take(table, step, rest),
+        Some(found) => {
             let empty = Node { value: Value::Table(BTreeMap::new()), ..found.clone() };
-            keep(table.entry(step.clone()).or_insert(empty), &found, rest);
+            let inside = table.entry(step.clone()).or_insert(empty);
+            if !rest.is_empty() && is_table(&found) && is_table(inside) {
+                keep(inside, &found, rest);
+            } else {
+                *inside = found;
+            }
         }
     }
     node.value = value;
 }
 
-/// Removes a key that `old` has not, and leaves the tables around it.
+fn is_table(node: &Node) -> bool {
+    matches!(node.structured(), Value::Table(_))
+}
+
+/// Removes a key that `old` has not, with the tables and the array around it that `old` has not either.
 fn take(table: &mut BTreeMap<String, Node>, step: &str, rest: &[String]) {
-    match rest.split_first() {
-        None => drop(table.remove(step)),
-        Some((next, rest)) => {
-            let Some(node) = table.get_mut(step) else { return };
-            let mut value = node.structured();
-            if let Value::Table(inner) = &mut value {
-                take(inner, next, rest);
-            }
-            node.value = value;
-        }
+    let mut has_more = false;
+    if let (Some((next, rest)), Some(node)) = (rest.split_first(), table.get_mut(step))
+        && let Value::Table(mut inner) = node.structured()
+    {
+        take(&mut inner, next, rest);
+        has_more = inner.values().any(|node| !node.outlived);
+        node.value = Value::Table(inner);
+    }
+    if !has_more {
+        table.remove(step);
     }
 }

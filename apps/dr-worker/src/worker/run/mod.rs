@@ -347,7 +347,10 @@ impl Running {
         let mut reading = Reading::default();
         let result = loop {
             break tokio::select! {
-            is_over = handovers.next(), if !reading.is_under_way() => {
+            // The next program starts with the newest overlays, and restarts no job for them.
+            is_over = handovers.next(),
+                if !reading.is_under_way() && (handovers.is_under_way() || self.present.overlays.are_settled()) =>
+            {
                 if is_over {
                     manager.reloaded();
                 }
@@ -372,12 +375,17 @@ impl Running {
                 self.parts.reconsider(&self.worker.config());
                 continue;
             }
-            () = self.present.overlays.settled() => tokio::select! {
-                // A disk or a name service may hold it up.
-                () = self.present.overlay_changed(&self.worker, &mut self.parts) => continue,
-                name = signals.next() => ending(name),
-                never = manager.keep(Phase::Running(&self.worker)) => match never {},
-            },
+            is_due = self.present.overlays.next() => {
+                if !is_due {
+                    continue;
+                }
+                tokio::select! {
+                    // A disk or a name service may hold it up.
+                    () = self.present.overlay_changed(&self.worker, &mut self.parts) => continue,
+                    name = signals.next() => ending(name),
+                    never = manager.keep(Phase::Running(&self.worker)) => match never {},
+                }
+            }
             name = signals.next() => ending(name),
             Some(ended) = ends.join_next() => {
                 let (at, ended) = ended.unwrap_or((usize::MAX, Ended::EnginePanicked));

@@ -80,35 +80,53 @@ impl FollowedOverlays {
         Ok(Self { seen, due: None, used: BTreeMap::new(), _tasks: tasks })
     }
 
-    /// Waits until an overlay has changed and no other has followed for a while. Cancel safe.
-    pub(super) async fn settled(&mut self) {
-        loop {
-            let due = self.due;
-            let settled = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => pending().await,
-                }
-            };
-            tokio::select! {
-                // Closed if this node takes no overlays.
-                Ok(()) = self.seen.changed() => self.due = Some(Instant::now() + SETTLE),
-                () = settled => {
-                    self.due = None;
-                    return;
-                }
+    /// Waits for a change of an overlay, or until no other one has followed the last change for a while. Returns whether the
+    /// overlays are to be applied now. Cancel safe.
+    pub(super) async fn next(&mut self) -> bool {
+        let due = self.due;
+        let settled = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            // Closed if this node takes no overlays.
+            Ok(()) = self.seen.changed() => {
+                self.due = Some(Instant::now() + SETTLE);
+                false
+            }
+            () = settled => {
+                self.due = None;
+                true
             }
         }
     }
 
+    /// Whether every change is applied, or refused.
+    pub(super) fn are_settled(&self) -> bool {
+        self.due.is_none() && !self.seen.borrow().has_changed()
+    }
+
     /// The newest overlays that can be read, and those in force.
     pub(super) fn present(&self) -> (BTreeMap<String, Overlay>, BTreeMap<String, Overlay>) {
+        (self.newest(&self.seen.borrow()), self.used.clone())
+    }
+
+    /// The same for a reload, which restarts no job: a change that is not applied yet is not among them.
+    pub(super) fn settled(&self) -> (BTreeMap<String, Overlay>, BTreeMap<String, Overlay>) {
         let seen = self.seen.borrow();
+        let waits = self.due.is_some() || seen.has_changed();
+        let newest = if waits { self.used.clone() } else { self.newest(&seen) };
+        (newest, self.used.clone())
+    }
+
+    fn newest(&self, seen: &SeenOverlays) -> BTreeMap<String, Overlay> {
         let newest = seen.iter().filter_map(|(job, overlay)| match overlay {
             Ok(overlay) => Some((job.clone(), overlay.clone())),
             Err(_) => Some((job.clone(), self.used.get(job)?.clone())),
         });
-        (newest.collect(), self.used.clone())
+        newest.collect()
     }
 
     /// These are in force now. Returns what each job's member reports about it.
@@ -152,9 +170,9 @@ impl FollowedOverlays {
         states
     }
 
-    /// The overlay of a job that is in force.
-    pub(super) fn version_of(&self, job: &str) -> Option<&Overlay> {
-        self.used.get(job)
+    /// The overlays that are in force, by job.
+    pub(super) fn in_force(&self) -> &BTreeMap<String, Overlay> {
+        &self.used
     }
 }
 
@@ -170,5 +188,34 @@ async fn follow(job: String, mut watch: DataWatch, sender: watch::Sender<SeenOve
             }
             is_new
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reload_leaves_a_change_to_the_one_that_restarts_jobs() {
+        let overlay = |version: u64| {
+            let record = json!({ "v": 1, "version": version, "text": "" });
+            Overlay::decode("/dr/orders/config", record.to_string().as_bytes()).unwrap()
+        };
+        let of = |version| BTreeMap::from([("orders".to_owned(), overlay(version))]);
+        let (sender, seen) = watch::channel(SeenOverlays::from([("orders".to_owned(), Ok(overlay(1)))]));
+        let mut overlays = FollowedOverlays { seen, due: None, used: of(1), _tasks: Vec::new() };
+        assert!(overlays.are_settled());
+        sender.send_modify(|all| drop(all.insert("orders".to_owned(), Ok(overlay(2)))));
+        for is_noticed in [false, true] {
+            assert!(!overlays.are_settled(), "{is_noticed}");
+            assert_eq!(overlays.settled(), (of(1), of(1)), "{is_noticed}");
+            assert_eq!(overlays.present(), (of(2), of(1)), "{is_noticed}");
+            assert_eq!(overlays.next().await, is_noticed);
+        }
+        // One that was refused is tried again with what the reload has read.
+        assert_eq!(overlays.settled(), (of(2), of(1)));
+        assert!(overlays.are_settled());
     }
 }

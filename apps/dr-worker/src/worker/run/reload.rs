@@ -28,6 +28,7 @@ use crate::{
         metrics::RELOADS,
         state::{Job, Reload, Worker},
     },
+    znodes::Overlay,
 };
 
 /// The longest list of changes in the log.
@@ -45,7 +46,8 @@ pub(super) struct PresentConfig {
 
 /// A configuration that a worker can take over.
 struct Next {
-    config: Config,
+    /// What is in force from now on; `None` if all of it waits.
+    config: Option<Config>,
     changes: Vec<KeyChange>,
     usable: Usable,
     /// Where it listens now, if that has changed.
@@ -103,7 +105,9 @@ impl PresentConfig {
         let base = Arc::new(base.clone());
         let overlays = FollowedOverlays::follow(session, incarnation, &base).await?;
         let mut present = Self { base: Arc::clone(&base), overlays };
-        let usable = present.usable(base, Some(incarnation.lease_timing())).await?;
+        let lease = incarnation.lease_timing();
+        let usable =
+            usable(base, present.overlays.present(), move |config| config.check_timing(lease)).await?;
         let states = present.overlays.used(&usable);
         Ok((present, usable.config, states))
     }
@@ -121,7 +125,12 @@ impl PresentConfig {
     ) -> Result<Option<Wanted>, Refused> {
         let next = match read {
             Ok(ReadConfig { config, files }) => {
-                self.next(Arc::new(config), worker).await.map(|next| (files, next))
+                let (base, lease) = (Arc::new(config), granted(worker));
+                let fits = move |config: &Config| lease.map_or(Ok(()), |lease| config.check_timing(lease));
+                match usable(Arc::clone(&base), self.overlays.settled(), fits).await {
+                    Ok(usable) => next(usable, worker).await.map(|next| (files, (base, next))),
+                    Err(error) => Err(vec![error.to_string()]),
+                }
             }
             Err(problems) => Err(problems),
         };
@@ -160,8 +169,15 @@ impl PresentConfig {
 
     /// Applies the overlays as they are now, and has jobs restarted here that need it.
     pub(super) async fn overlay_changed(&mut self, worker: &Worker, parts: &mut Parts) {
-        let next = match self.next(Arc::clone(&self.base), worker).await {
-            Ok((_, next)) => next,
+        let (old, lease) = (worker.config(), granted(worker));
+        // One that does not fit the values that stay in force costs no other.
+        let fits = move |config: &Config| config.check_after(&old, lease);
+        let next = match usable(Arc::clone(&self.base), self.overlays.present(), fits).await {
+            Ok(usable) => next(usable, worker).await,
+            Err(error) => Err(vec![error.to_string()]),
+        };
+        let next = match next {
+            Ok(next) => next,
             Err(problems) => {
                 let all = problems.join("; ");
                 tracing::error!(
@@ -180,7 +196,7 @@ impl PresentConfig {
             };
             let keys: Vec<_> = changes.extract_if(.., needs).map(|change| change.key).collect();
             if !keys.is_empty() {
-                let version = self.overlays.version_of(name).map_or(0, |overlay| overlay.version);
+                let version = self.overlays.in_force().get(name).map_or(0, |overlay| overlay.version);
                 let reason = format!("configuration version {version} changes {}", keys.join(", "));
                 restart(worker, job, run, reason);
             }
@@ -188,40 +204,16 @@ impl PresentConfig {
         report(&changes);
     }
 
-    async fn usable(&self, base: Arc<Config>, lease: Option<LeaseTiming>) -> Result<Usable, Error> {
-        let (newest, used) = self.overlays.present();
-        let check = move |config: &Config| lease.map_or(Ok(()), |lease| config.check_timing(lease));
-        let usable = spawn_blocking(move || base.with_usable_overlays(&newest, &used, check)).await;
-        usable.map_err(|error| Error::Internal(error.to_string()))
-    }
-
-    /// The configuration to go on with; or all problems.
-    async fn next(&self, base: Arc<Config>, worker: &Worker) -> Result<(Arc<Config>, Next), Vec<String>> {
-        let lease = worker.session().and_then(lease);
-        let usable = self.usable(Arc::clone(&base), lease).await.map_err(|error| vec![error.to_string()])?;
-        let next = || -> Result<_, Problems> {
-            let (config, changes) = usable.config.clone().taken_over_from(&worker.config())?;
-            // Both that which is in force now and that of the next program.
-            for config in [&config, &usable.config] {
-                lease.map_or(Ok(()), |lease| config.check_timing(lease))?;
-            }
-            Ok((config, changes))
-        };
-        let (config, changes) = next().map_err(|problems| listed(&problems))?;
-        let old = worker.config();
-        let wrong = |error: Error| vec![error.to_string()];
-        if let Some(session) = worker.session() {
-            other_servers::check_same_ensemble(session, &old, &config).await.map_err(wrong)?;
-        }
-        let listener = HttpPort::other(&old, &config).await.map_err(wrong)?;
-        Ok((base, Next { config, changes, usable, listener }))
-    }
-
     /// Does what the configuration says from now on, and returns what has changed.
     fn take_over(&mut self, next: Next, worker: &Worker, parts: &mut Parts) -> Vec<KeyChange> {
-        let Next { config, mut changes, usable, listener } = next;
-        let states = self.overlays.used(&usable);
+        let Next { config, mut changes, mut usable, listener } = next;
         let old = worker.config();
+        let config = config.unwrap_or_else(|| {
+            // The overlays wait with the rest.
+            (usable.config, usable.used) = (Config::clone(&old), self.overlays.in_force().clone());
+            Config::clone(&old)
+        });
+        let states = self.overlays.used(&usable);
         parts.take_over(&old, &config, &states, listener);
         if let Some(session) = worker.session() {
             other_servers::take_over(session, &old, &config);
@@ -251,8 +243,35 @@ fn returning(base: &Config, worker: &Worker, needs_restart: bool) -> Vec<KeyChan
     left.filter(|left| base.jobs.iter().any(|job| job.name() == *left)).map(change).collect()
 }
 
-fn lease(session: &Session) -> Option<LeaseTiming> {
-    session.incarnation().map(|incarnation| incarnation.lease_timing())
+/// The configuration with those of the newest overlays that it can have, instead of the present ones.
+async fn usable(
+    base: Arc<Config>,
+    (newest, present): (BTreeMap<String, Overlay>, BTreeMap<String, Overlay>),
+    check: impl Fn(&Config) -> Result<(), Problems> + Send + 'static,
+) -> Result<Usable, Error> {
+    let usable = spawn_blocking(move || base.with_usable_overlays(&newest, &present, check)).await;
+    usable.map_err(|error| Error::Internal(error.to_string()))
+}
+
+/// The configuration to go on with; or all problems.
+async fn next(usable: Usable, worker: &Worker) -> Result<Next, Vec<String>> {
+    let old = worker.config();
+    // Both that which is in force now and that of the next program.
+    usable.config.check_after(&old, granted(worker)).map_err(|problems| listed(&problems))?;
+    let (config, changes) =
+        usable.config.clone().taken_over_from(&old).map_err(|problems| listed(&problems))?;
+    let now = config.as_ref().unwrap_or(&old);
+    let wrong = |error: Error| vec![error.to_string()];
+    if let Some(session) = worker.session() {
+        other_servers::check_same_ensemble(session, &old, now).await.map_err(wrong)?;
+    }
+    let listener = HttpPort::other(&old, now).await.map_err(wrong)?;
+    Ok(Next { config, changes, usable, listener })
+}
+
+/// The timing that the servers have granted.
+fn granted(worker: &Worker) -> Option<LeaseTiming> {
+    worker.session()?.incarnation().map(|incarnation| incarnation.lease_timing())
 }
 
 fn listed(problems: &Problems) -> Vec<String> {
