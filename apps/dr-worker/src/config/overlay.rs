@@ -98,6 +98,15 @@ impl Config {
     /// # Errors
     /// All problems of the overlays, and of the values together.
     pub fn with_overlays(&self, overlays: &BTreeMap<String, Overlay>) -> Result<Self, Problems> {
+        self.with_known_overlays(overlays, &BTreeMap::new())
+    }
+
+    /// The same where these are known: what they name on this host is not checked again.
+    fn with_known_overlays(
+        &self,
+        overlays: &BTreeMap<String, Overlay>,
+        known: &BTreeMap<String, Overlay>,
+    ) -> Result<Self, Problems> {
         let mut root = self.root.clone();
         let mut is_changed = false;
         for job in &self.jobs {
@@ -112,14 +121,16 @@ impl Config {
             return Ok(self.clone());
         }
         let config = Self::of(root, &self.registry)?;
-        for job in config.jobs.iter().filter(|job| overlays.contains_key(job.name())) {
+        let is_new = |job: &str| overlays.contains_key(job) && overlays.get(job) != known.get(job);
+        for job in config.jobs.iter().filter(|job| is_new(job.name())) {
             config.check_job(job)?;
         }
         Ok(config)
     }
 
     /// The overlays that this configuration can have, and why it can't have the others. Of a job whose newest overlay can't
-    /// be used, the one in `former` is taken.
+    /// be used, the one in `former` is taken. What the overlays in `former` name on this host is not checked again: a program
+    /// that is missing now costs no overlay that is in force.
     pub fn with_usable_overlays(
         &self,
         newest: &BTreeMap<String, Overlay>,
@@ -127,7 +138,8 @@ impl Config {
         check: impl Fn(&Self) -> Result<(), Problems>,
     ) -> Usable {
         let tried = |overlays: &BTreeMap<String, Overlay>| {
-            self.with_overlays(overlays).and_then(|config| check(&config).map(|()| config))
+            let config = self.with_known_overlays(overlays, former)?;
+            check(&config).map(|()| config)
         };
         if let Ok(config) = tried(newest) {
             return Usable { config, used: newest.clone(), refused: BTreeMap::new() };

@@ -151,6 +151,39 @@ fn a_bad_overlay_costs_no_other_and_the_former_one_stays() {
 }
 
 #[test]
+fn a_program_that_is_gone_costs_no_overlay_that_is_in_force() {
+    let base = Given::file(SMALL)
+        .set("job.bills.command=[\"/bin/true\"]")
+        .set("zookeeper.overlay=all")
+        .load()
+        .unwrap();
+    let gone = "command = [\"/no/such/program\"]";
+    let former = of("orders", 1, gone);
+    let newest: BTreeMap<_, _> = former.clone().into_iter().chain(of("bills", 1, "load = 55")).collect();
+    let usable = base.with_usable_overlays(&newest, &former, |_| Ok(()));
+    assert!(usable.refused.is_empty() && usable.used == newest);
+    // A new one is checked.
+    let usable = base.with_usable_overlays(&of("orders", 2, gone), &former, |_| Ok(()));
+    assert_eq!((usable.refused.len(), usable.used), (1, former));
+}
+
+#[test]
+fn an_overlay_that_does_not_fit_what_stays_in_force_costs_no_other() {
+    let load = |sets: &[&str]| {
+        let given = Given::file(SMALL).set("job.bills.command=[\"/bin/true\"]");
+        sets.iter().fold(given, |given, set| given.set(set)).load().unwrap()
+    };
+    // The longer session timeout of the files waits for a restart of the worker.
+    let (old, base) = (load(&[]), load(&["zookeeper.session_timeout=60s"]));
+    let mut newest = of("orders", 1, "stop_timeout = \"20s\"");
+    newest.insert("bills".to_owned(), overlay(1, "load = 55"));
+    let usable = base.with_usable_overlays(&newest, &BTreeMap::new(), |config| config.check_after(&old, None));
+    assert_eq!(usable.used.keys().collect::<Vec<_>>(), ["bills"]);
+    let refused = usable.refused["orders"].to_string();
+    assert!(refused.contains("job.orders.stop_timeout"), "{refused}");
+}
+
+#[test]
 fn a_file_is_checked_before_it_is_pushed_even_where_the_job_is_not_configured() {
     let check = |given: &Given, text: &str| {
         let checked = check_overlay(&given.sources, "orders", Path::new("overlay.toml"), text);
