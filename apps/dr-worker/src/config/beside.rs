@@ -15,6 +15,7 @@ use super::{
     Config,
     balance::BALANCING,
     job::{JobConfig, Recipe},
+    key::job_key,
     node::NodeConfig,
     probes::ProbesConfig,
     reader::Section,
@@ -129,9 +130,9 @@ fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
         section.problem(
             "policy",
             format!(
-                "it limits {name:?}, which no member publishes: add [job.{}.measure] with a command that prints it, or \
+                "it limits {name:?}, which no member publishes: add [{}.measure] with a command that prints it, or \
                  set it in node.attributes",
-                job.name()
+                job_key(job.name())
             ),
         );
     }

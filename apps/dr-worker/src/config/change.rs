@@ -18,7 +18,7 @@ use zk_session::LeaseTiming;
 
 use super::{
     Config, JobConfig, KEYS, Problem, Problems,
-    key::{Effect, FoundKey, find},
+    key::{Effect, FoundKey, find, job_key},
     origin_of,
     tree::{Node, Origin, Value},
 };
@@ -68,8 +68,7 @@ pub struct KeyChange {
 impl KeyChange {
     /// A job that this worker joins, or leaves, when it executes itself.
     pub(crate) fn of_job(job: &str) -> Self {
-        let key = format!("job.{}", toml_edit::Key::new(job));
-        Self { key, job: Some(job.to_owned()), effect: Effect::Handover }
+        Self { key: job_key(job), job: Some(job.to_owned()), effect: Effect::Handover }
     }
 
     fn of(key: String, effect: Effect) -> Self {

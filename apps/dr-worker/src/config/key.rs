@@ -5,6 +5,11 @@ use serde::{Deserialize, Serialize};
 /// The name of a key that the user chooses.
 pub(super) const ANY: &str = "*";
 
+/// The key of a job's table.
+pub(crate) fn job_key(name: &str) -> String {
+    format!("job.{}", toml_edit::Key::new(name))
+}
+
 /// What it takes until the new value of a key applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -105,6 +105,7 @@ pub use zookeeper::{Auth, Overlays, Scheme, ZooKeeperAccess, ZooKeeperConfig, Zo
 pub(crate) use zookeeper::{CREDENTIALS, unreadable};
 
 pub use key::Effect;
+pub(crate) use key::job_key;
 
 use job_guard::own_file;
 use key::{ANY, Key, Of, Reach, Shape, Terms};
@@ -414,7 +415,7 @@ impl Config {
         let mut problems = Vec::new();
         for job in &self.jobs {
             if let Err(wrong) = timing::check(&job.spec, granted, self.watchdog.reserve()) {
-                let key = format!("job.{}.stop_timeout", job.name());
+                let key = format!("{}.stop_timeout", job_key(job.name()));
                 let message = format!("with the session timeout that the servers grant, {wrong}");
                 problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), message));
             }

@@ -17,7 +17,7 @@ use super::{
     Config, KEYS, OperatorConfig, Problem, Problems, Sources,
     beside::check_timing,
     change,
-    key::{Effect, Reach, find},
+    key::{Effect, Reach, find, job_key},
     layers::{self, Text},
     parse::Parse as _,
     reader::Findings,
@@ -69,6 +69,7 @@ fn check_keys(node: &Node, steps: &mut Vec<String>, overlays: Overlays, problems
         return;
     }
     if let Some(why) = refusal(steps, overlays) {
+        let steps: Vec<_> = steps.iter().map(|step| toml_edit::Key::new(step).to_string()).collect();
         problems.push(Problem::with_key(&node.key_origin, steps.join("."), why));
     }
 }
@@ -222,7 +223,7 @@ pub fn check_overlay(sources: &Sources, job: &str, path: &Path, text: &str) -> R
         root = with_command;
     }
     // Nothing but this job, with the policy that it takes over.
-    let table = format!("job.{}", toml_edit::Key::new(job));
+    let table = job_key(job);
     let matters =
         |key: &str| key.strip_prefix(&table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     let config = Config::read_all(root, &mut findings, |config, root| {

@@ -11,6 +11,7 @@ use nix::unistd::{AccessFlags, access};
 
 use super::hook::HookName;
 use super::identity::check_run_as;
+use super::key::job_key;
 use super::limits::check_limits;
 use super::spec::{
     DR_PROCESS, DR_REHEARSAL, DR_RUN, FENCE_VARIABLES, HOOK_VARIABLES, JobSpec, LEADERSHIP_VARIABLES,
@@ -42,7 +43,7 @@ impl JobSpec {
     /// # Errors
     /// Every fault, each with its key.
     pub fn check(&self) -> Result<(), SpecErrors> {
-        let mut faults = Faults { prefix: format!("job.{}", self.name), spec: self, found: Vec::new() };
+        let mut faults = Faults { prefix: job_key(&self.name), spec: self, found: Vec::new() };
         let has_dir = faults.check_dir();
         faults.check_env(&self.env);
         if self.processes.is_empty() {
@@ -95,7 +96,7 @@ impl JobSpec {
         }
         let mut found = faults.found;
         for (at, (process, program)) in zip(&self.processes, self.programs()).enumerate() {
-            let prefix = format!("job.{}.process[{at}]", self.name);
+            let prefix = format!("{}.process[{at}]", job_key(&self.name));
             let mut faults = Faults { prefix, spec: &program, found };
             let has_dir = if process.working_dir.is_some() { faults.check_dir() } else { has_dir };
             faults.check_env(&process.env);

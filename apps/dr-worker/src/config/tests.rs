@@ -189,6 +189,18 @@ fn later_layers_win() {
 }
 
 #[test]
+fn a_job_with_a_dot_in_its_name_has_file_and_line_too() {
+    let text = SMALL.replace("[job.orders]", "[job.\"a.b\"]").replace("/bin/true", "/no/such");
+    let given = Given::file(&format!("{text}stop_timeout = \"3s\"\n"));
+    let config = given.load().unwrap();
+    let problems = config.check_node().unwrap_err().to_string();
+    assert!(problems.contains("worker.toml:9:11: job.\"a.b\".command: "), "{problems}");
+    let granted = LeaseTiming { session_timeout: Duration::from_secs(4), tick_time: Duration::from_secs(2) };
+    let problems = config.check_timing(granted).unwrap_err().to_string();
+    assert!(problems.contains("worker.toml:10:16: job.\"a.b\".stop_timeout: "), "{problems}");
+}
+
+#[test]
 fn a_directory_is_read_in_the_order_of_names() {
     let mut given = Given::file(SMALL);
     let dir = given.path("conf.d");

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     config::{
-        Config, Effect, OperatorConfig, OverlayChange, SETTLE, Sources, check_overlay, overlay_changes,
-        overlay_values,
+        Config, Effect, OperatorConfig, OverlayChange, SETTLE, Sources, check_overlay, job_key,
+        overlay_changes, overlay_values,
     },
     error::Error,
     typed::Typed,
@@ -378,7 +378,7 @@ fn here(
     keys: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, Error> {
     let config = Config::load(sources)?;
-    let prefix = format!("job.{}.", toml_edit::Key::new(job));
+    let prefix = job_key(job) + ".";
     let shown = config.shown().iter().filter_map(|shown| {
         let key = shown.key.strip_prefix(&prefix)?;
         keys.contains_key(key).then(|| (key.to_owned(), shown.value.clone()))

@@ -14,7 +14,7 @@ use crate::{
         checks::target,
         report::{DrillCheck, DrillOutcome, DrillReport, Who},
     },
-    config::DrillPlan,
+    config::{DrillPlan, job_key},
     typed::Typed,
     wall::moment,
 };
@@ -41,9 +41,9 @@ pub(super) fn summary(report: &DrillReport) -> String {
     }
     if report.probes.is_empty() {
         let outage = report.outage_ms.map(|ms| format!("outage of {} in the election's records; ", span(ms)));
-        let (outage, job) = (outage.unwrap_or_default(), &report.job);
+        let (outage, job) = (outage.unwrap_or_default(), job_key(&report.job));
         lines.push(format!(
-            "  {outage}no site probed the service: set job.{job}.drill.probe to have it probed"
+            "  {outage}no site probed the service: set {job}.drill.probe to have it probed"
         ));
     }
     for objective in &report.objectives {

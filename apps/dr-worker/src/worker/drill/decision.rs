@@ -1,6 +1,9 @@
 //! What a member does about an order. Pure: facts go in, duties and steps come out.
 
-use crate::znodes::{DrillMode, DrillOrder, DrillState};
+use crate::{
+    config::job_key,
+    znodes::{DrillMode, DrillOrder, DrillState},
+};
 use election_core::{
     config::{MemberId, SiteId},
     status::Role,
@@ -68,13 +71,13 @@ pub(super) fn duty(order: &DrillOrder, facts: &DrillFacts<'_>) -> Duty {
 
 /// Why this member does not carry it out.
 fn hindrance(mode: DrillMode, facts: &DrillFacts<'_>) -> Option<String> {
-    let (job, name, role) = (facts.job, mode.as_str(), facts.role);
+    let (job, name, role) = (job_key(facts.job), mode.as_str(), facts.role);
     if mode == DrillMode::Unknown {
         return Some("this version of dr-worker does not know the mode of this drill; upgrade it".to_owned());
     }
     if !facts.allowed.contains(&mode) {
         return Some(format!(
-            "{name} is not allowed on this node: add {name:?} to drill.allow, or to job.{job}.drill.allow"
+            "{name} is not allowed on this node: add {name:?} to drill.allow, or to {job}.drill.allow"
         ));
     }
     match mode {
@@ -82,7 +85,8 @@ fn hindrance(mode: DrillMode, facts: &DrillFacts<'_>) -> Option<String> {
             if let Some(other) = facts.vetoed_by {
                 return Some(format!(
                     "{name} also affects job {other} of this worker, which does not allow it: add {name:?} to \
-                     job.{other}.drill.allow"
+                     {}.drill.allow",
+                    job_key(other)
                 ));
             }
             (mode == DrillMode::KillWorker && !facts.is_restarted).then(|| {
@@ -91,12 +95,12 @@ fn hindrance(mode: DrillMode, facts: &DrillFacts<'_>) -> Option<String> {
                     .to_owned()
             })
         }
-        DrillMode::Rehearse if !facts.rehearses => Some(format!("job.{job}.rehearsal.enabled is false")),
+        DrillMode::Rehearse if !facts.rehearses => Some(format!("{job}.rehearsal.enabled is false")),
         DrillMode::Rehearse if !matches!(role, Role::Standby | Role::Excluded) => {
             Some(format!("this member is {role}; only a standby member rehearses"))
         }
         DrillMode::Rehearse if facts.lacks_rehearsal => {
-            Some(format!("a standby of the job runs here: set job.{job}.rehearsal.command"))
+            Some(format!("a standby of the job runs here: set {job}.rehearsal.command"))
         }
         DrillMode::KillStandby if !matches!(role, Role::Standby | Role::Excluded) => {
             Some(format!("this member is {role}; only a member that does not lead has a standby"))

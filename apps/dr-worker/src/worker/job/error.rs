@@ -5,7 +5,7 @@ use std::time::Duration;
 use election_core::handler::Failure;
 use job_guard::{Exit, RunEnd};
 
-use crate::config::HookName;
+use crate::config::{HookName, job_key};
 
 /// Why a job does not run, or a hook failed.
 ///
@@ -66,9 +66,9 @@ pub enum JobError {
 fn key(end: &RunEnd) -> String {
     match end {
         RunEnd::RestartsExhausted { job, max, within, .. } => {
-            format!(" (job.{job}.restart allows {max} within {within:?})")
+            format!(" ({}.restart allows {max} within {within:?})", job_key(job))
         }
-        RunEnd::NotHere { job, .. } => format!(" (job.{job}.exit_codes.not_here)"),
+        RunEnd::NotHere { job, .. } => format!(" ({}.exit_codes.not_here)", job_key(job)),
         _ => String::new(),
     }
 }

@@ -20,7 +20,7 @@ use metrics::counter;
 use zk_session::{Incarnation, Session};
 
 use crate::{
-    config::{Fence, FenceFailure},
+    config::{Fence, FenceFailure, job_key},
     typed::Typed,
     wall::unix_ms,
     worker::{job::JobEnv, state::JobSlot},
@@ -84,7 +84,8 @@ impl Fencing {
                     let job = slot.name();
                     tracing::error!(
                         job,
-                        "{why}; the job is started although it may still run there, because job.{job}.fence.on_failure is \"continue\""
+                        "{why}; the job is started although it may still run there, because {}.fence.on_failure is \"continue\"",
+                        job_key(job)
                     );
                     leadership.remark(shortened(&format!("started without a fence: {why}")));
                     at_risk.insert(former.fencing_token);

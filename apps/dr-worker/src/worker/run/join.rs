@@ -32,7 +32,7 @@ use super::{
     watchdog::NodeWatchdog,
 };
 use crate::{
-    config::{self, Config, JobConfig},
+    config::{self, Config, JobConfig, job_key},
     error::Error,
     logging,
     view::access_problem,
@@ -552,8 +552,8 @@ async fn check_recipe(observer: &Observer, paths: &Paths, job: &JobConfig) -> Re
         return Ok(());
     }
     let message = format!(
-        "job.{}.recipe is {:?}, but members in {} use the recipe {:?}: stop them first, all members must use the same recipe",
-        job.name(),
+        "{}.recipe is {:?}, but members in {} use the recipe {:?}: stop them first, all members must use the same recipe",
+        job_key(job.name()),
         job.recipe.as_str(),
         paths.base(),
         standing.as_str()

@@ -4,6 +4,7 @@ use super::super::{
     facts::{Facts, NodeFacts},
     finding::{Check, Found, Severity},
 };
+use crate::config::job_key;
 use job_guard::LOCKED_MEMORY_NEEDED;
 
 /// With fewer open files a worker serves few HTTP clients.
@@ -218,7 +219,7 @@ fn locked_memory(facts: &Facts, found: &mut Found) {
 
 fn unmet_limits(facts: &Facts, found: &mut Found) {
     for (job, key, why) in node(facts).into_iter().flat_map(|node| &node.unmet_limits) {
-        found.add(format!("job.{job}.{key}: {why}"));
+        found.add(format!("{}.{key}: {why}", job_key(job)));
     }
 }
 
