@@ -30,27 +30,11 @@ impl Config {
         if let Err(wrong) = self.watchdog.check(self.zookeeper.lease()) {
             root.problem("watchdog", wrong);
         }
-        for job in &self.jobs {
-            root.again("job", |jobs| {
-                jobs.again(job.name(), |section| {
-                    if section.is_sound_at("node.site") {
-                        check_site(section, &self.node, job);
-                        check_limits(section, &self.node, job);
-                        check_capacity(section, &self.node, job);
-                    }
-                    check_name(section, job.name());
-                    check_targets(section, &self.probes, job);
-                    if job.policy.balance {
-                        check_weight(section, &self.node, job.name());
-                    }
-                    check_timing(section, &self.zookeeper, job, self.watchdog.reserve());
-                });
-            });
-        }
+        self.jobs.iter().for_each(|job| self.check_beside(root, job));
         if self.jobs.is_empty() {
             root.problem("job", "no job is configured; add a section such as [job.orders] with a command");
         }
-        check_jobs(root, &self.jobs);
+        check_jobs(root, &self.jobs, None);
         if let Some(name) = self.plans.keys().find(|name| self.drill.plans.contains_key(*name)) {
             root.problem(
                 "plan",
@@ -58,6 +42,31 @@ impl Config {
             );
         }
         check_files(root, &self.jobs);
+    }
+
+    /// Checks one job as a worker with this configuration does, with all that it names.
+    pub(super) fn check_job_together(&self, root: &mut Section<'_>, job: &JobConfig) {
+        self.check_beside(root, job);
+        check_jobs(root, &self.jobs, Some(job.name()));
+    }
+
+    /// Checks one job with the other tables.
+    fn check_beside(&self, root: &mut Section<'_>, job: &JobConfig) {
+        root.again("job", |jobs| {
+            jobs.again(job.name(), |section| {
+                if section.is_sound_at("node.site") {
+                    check_site(section, &self.node, job);
+                    check_limits(section, &self.node, job);
+                    check_capacity(section, &self.node, job);
+                }
+                check_name(section, job.name());
+                check_targets(section, &self.probes, job);
+                if job.policy.balance {
+                    check_weight(section, &self.node, job.name());
+                }
+                check_timing(section, &self.zookeeper, job, self.watchdog.reserve());
+            });
+        });
     }
 }
 
@@ -150,13 +159,14 @@ pub(super) fn check_timing(
 }
 
 /// The jobs that a job names, in its policy or in `after`, must be other jobs that are configured, and must not go round in
-/// a circle.
-fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
+/// a circle. Only the problems of the job `of` are reported, if there is one.
+fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig], of: Option<&str>) {
     let of_policy = |job: &JobConfig| match job.recipe {
         Recipe::Elector => job.policy.needs().jobs,
         Recipe::Queue | Recipe::Single => BTreeSet::new(),
     };
-    for job in jobs {
+    let checked = || jobs.iter().filter(|job| of.is_none_or(|of| of == job.name()));
+    for job in checked() {
         for other in of_policy(job) {
             if let Some(wrong) = no_other(jobs, job, &other) {
                 complain(
@@ -177,10 +187,10 @@ fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
         of_policy(job).into_iter().chain(job.spec.after.iter().cloned()).collect()
     };
     let named: BTreeMap<_, _> = jobs.iter().map(|job| (job.name().to_owned(), named(job))).collect();
-    for job in jobs {
+    for job in checked() {
         let Some(circle) = circle(&named, job.name()) else { continue };
         // One problem for all of them.
-        if circle.iter().min().is_some_and(|first| *first == job.name()) {
+        if of.is_some() || circle.iter().min().is_some_and(|first| *first == job.name()) {
             let way: Vec<_> = circle.iter().chain(circle.first()).copied().collect();
             let message = format!(
                 "these jobs depend on each other, which could go on without end: {}; name the other job in one of them only",

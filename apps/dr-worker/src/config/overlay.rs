@@ -190,18 +190,22 @@ impl OperatorConfig {
     }
 }
 
-/// Whether these settings of a job have its program, or its processes.
-fn has_programs(root: &Node, job: &str) -> bool {
-    let inside = |node: &Node, key: &str| match node.structured() {
-        Value::Table(table) => table.get(key).cloned(),
+/// What these settings have at this key.
+fn at(root: &Node, key: &[&str]) -> Option<Node> {
+    let inside = |node: Node, step: &&str| match node.structured() {
+        Value::Table(mut table) => table.remove(*step),
         _ => None,
     };
-    let job = inside(root, "job").and_then(|jobs| inside(&jobs, job));
-    job.is_some_and(|job| ["command", "process"].into_iter().any(|key| inside(&job, key).is_some()))
+    key.iter().try_fold(root.clone(), inside)
 }
 
-/// Checks a file that is to become the overlay of a job, with all other settings of these sources. Nodes may have others, so
-/// each checks it again.
+/// Whether these settings of a job have its program, or its processes.
+fn has_programs(root: &Node, job: &str) -> bool {
+    ["command", "process"].into_iter().any(|key| at(root, &["job", job, key]).is_some())
+}
+
+/// Checks a file that is to become the overlay of a job, with all other settings of these sources, and as a worker does if they
+/// are those of one with this job. Nodes may have others, so each checks it again.
 ///
 /// # Errors
 /// All problems.
@@ -213,6 +217,7 @@ pub fn check_overlay(sources: &Sources, job: &str, path: &Path, text: &str) -> R
     let overlays = Config::read_all(root.clone(), &mut ignored, |_, _| ()).zookeeper.overlay;
     // The others may take it.
     let overlays = if overlays == Overlays::Off { Overlays::Safe } else { overlays };
+    let is_of_worker = at(&root, &["node", "site"]).is_some() && at(&root, &["job", job]).is_some();
     let node = read(job, &Text::File { path: Arc::from(path), text }, overlays)?;
     lay(&mut root, node);
     // An operator's own configuration may not have the job.
@@ -228,6 +233,9 @@ pub fn check_overlay(sources: &Sources, job: &str, path: &Path, text: &str) -> R
         |key: &str| key.strip_prefix(&table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     let config = Config::read_all(root, &mut findings, |config, root| {
         let Some(found) = config.jobs.iter().find(|found| found.name() == job) else { return };
+        if is_of_worker {
+            return config.check_job_together(root, found);
+        }
         root.again("job", |jobs| {
             jobs.again(job, |section| {
                 check_timing(section, &config.zookeeper, found, config.watchdog.reserve());

@@ -198,6 +198,26 @@ fn a_file_is_checked_before_it_is_pushed_even_where_the_job_is_not_configured() 
     let worker = Given::file(SMALL).set("job.orders.restart.backoff=5s");
     let problems = check(&worker, "restart = { backoff_max = \"1s\" }\n").unwrap_err();
     assert!(problems.contains("backoff_max"), "the merged result is checked: {problems}");
+    // What a worker refuses, it refuses with the configuration of one.
+    let east = Given::file(SMALL).set("job.bills.command=[\"/bin/true\"]").set("job.bills.after=[\"orders\"]");
+    for (text, part) in [
+        ("[policy]\nsites = [\"west\"]\n", "job.orders.policy: this node's site"),
+        (
+            "[policy]\npipeline = [{ stage = \"limit\", attribute = \"lag\", at_most = 10 }]\n",
+            "job.orders.policy: it limits \"lag\"",
+        ),
+        (
+            "[policy]\npipeline = [{ stage = \"with-job\", job = \"mail\" }]\n",
+            "job.orders.policy: it depends on the leader of \"mail\"",
+        ),
+        (
+            "[policy]\npipeline = [{ stage = \"with-job\", job = \"bills\" }]\n",
+            "job.orders.policy: these jobs depend on each other",
+        ),
+    ] {
+        let problems = check(&east, text).unwrap_err();
+        assert!(problems.contains(part), "{part}: {problems}");
+    }
     // A plan of drills beside the job is no part of it.
     let planned = Given::file(SMALL).set("drill.quarterly.job=orders").set("zookeeper.overlay=all");
     assert_eq!(check(&planned, "drill.probe = { kind = \"tcp\", address = \"127.0.0.1:80\" }\n"), Ok(()));
