@@ -110,6 +110,8 @@ pub(super) enum Of {
     Value {
         /// The default, as it would be written in a file.
         default: Option<String>,
+        /// Whether it can be a table, whose keys the user chooses.
+        is_map: bool,
         #[cfg(test)]
         schema: schemars::Schema,
     },
@@ -185,6 +187,17 @@ pub(super) struct FoundKey {
     pub(super) reach: Reach,
     /// Whether there are declared keys below it.
     pub(super) is_table: bool,
+}
+
+/// Whether a key holds others, which can be set one by one.
+pub(super) fn holds_keys(keys: &[Key], steps: &[String]) -> bool {
+    let Some((step, rest)) = steps.split_first() else { return true };
+    let named = keys.iter().find(|key| key.name == step);
+    match named.or_else(|| keys.iter().find(|key| key.name == ANY)).map(|key| &key.of) {
+        None | Some(Of::Table { shape: Shape::List, .. }) => false,
+        Some(Of::Table { keys, .. }) => holds_keys(keys, rest),
+        Some(Of::Value { is_map, .. }) => *is_map && rest.is_empty(),
+    }
 }
 
 /// Looks a key up, by the names in it. What is below a value belongs to it.

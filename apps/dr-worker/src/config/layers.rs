@@ -19,7 +19,9 @@ use figment::{
 use strategies::Registry;
 
 use super::{
+    KEYS,
     file::{self, Places},
+    key,
     problem::{Problem, Problems},
     tree::{Node, Origin, Value},
 };
@@ -41,7 +43,7 @@ const MAX_FILE: u64 = 1024 * 1024;
 /// the environment, then the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// Files, or directories whose `*.toml` are read in the order of their names.
+    /// Files, or directories whose `*.toml` are read in the order of their names. Hidden ones are not.
     pub paths: Vec<PathBuf>,
     /// Environment variables; those that don't start with [`PREFIX`] are none of ours.
     pub variables: Vec<(OsString, OsString)>,
@@ -242,7 +244,9 @@ fn has_files(directory: &Path) -> bool {
 }
 
 fn files_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let toml = |path: &PathBuf| path.extension().is_some_and(|e| e == "toml");
+    // Editors keep hidden copies and locks beside a file.
+    let is_hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let toml = |path: &PathBuf| path.extension().is_some_and(|e| e == "toml") && !is_hidden(path);
     if let Some(mut files) = checked::inside(directory) {
         files.retain(toml);
         return Ok(files);
@@ -410,11 +414,31 @@ fn sets(all: &[String], layers: &mut Vec<Layer>, problems: &mut Vec<Problem>) {
 }
 
 fn nested(path: &[String], value: &str) -> Dict {
-    let mut values = Merged::String(Tag::Default, value.to_owned());
+    let mut values = from_text(&mut path.to_vec(), value);
     for key in path.iter().skip(1).rev() {
         values = Merged::Dict(Tag::Default, Dict::from([(key.clone(), values)]));
     }
     path.first().map(|first| Dict::from([(first.clone(), values)])).unwrap_or_default()
+}
+
+/// The value of a key that comes as text. A table is taken apart, so that it is merged key by key; its values stay text.
+fn from_text(path: &mut Vec<String>, text: &str) -> Merged {
+    let parsed = key::holds_keys(&KEYS, path).then(|| text.parse::<toml_edit::Value>());
+    let Some(Ok(toml_edit::Value::InlineTable(table))) = parsed else {
+        return Merged::String(Tag::Default, text.to_owned());
+    };
+    let mut values = Dict::new();
+    for (key, value) in table.iter() {
+        let text = match value {
+            // In the form that every reader of text takes for a string.
+            toml_edit::Value::String(text) => serde_json::Value::from(text.value().as_str()).to_string(),
+            other => other.to_string().trim().to_owned(),
+        };
+        path.push(key.to_owned());
+        values.insert(key.to_owned(), from_text(path, &text));
+        path.pop();
+    }
+    Merged::Dict(Tag::Default, values)
 }
 
 /// From figment's values to ours.

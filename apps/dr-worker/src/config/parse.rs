@@ -32,6 +32,9 @@ pub(super) trait Parse: Sized {
     /// Whether it is written as a string, so that text from the environment is taken as it is.
     const IS_TEXT: bool = false;
 
+    /// Whether it can be a table, whose keys the user chooses.
+    const IS_MAP: bool = false;
+
     /// Takes the value, for [`settings::read`].
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
 
@@ -347,6 +350,8 @@ impl<T: Parse> Parse for Vec<T> {
 }
 
 impl Parse for BTreeMap<String, String> {
+    const IS_MAP: bool = true;
+
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let entries = BTreeMap::<String, Element<_>>::deserialize(from)?;
         Ok(entries.into_iter().map(|(name, value)| (name, value.0)).collect())
@@ -390,6 +395,8 @@ impl Parse for BTreeMap<String, String> {
 }
 
 impl Parse for BTreeMap<String, Vec<String>> {
+    const IS_MAP: bool = true;
+
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let entries = BTreeMap::<String, Element<_>>::deserialize(from)?;
         Ok(entries.into_iter().map(|(name, value)| (name, value.0)).collect())
@@ -414,6 +421,8 @@ impl Parse for BTreeMap<String, Vec<String>> {
 
 /// As it is, for a crate that knows what it means.
 impl Parse for serde_json::Value {
+    const IS_MAP: bool = true;
+
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Self::deserialize(from)
     }

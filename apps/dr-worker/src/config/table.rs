@@ -294,6 +294,7 @@ impl<T: Parse, const OPTIONAL: bool> Rule<Leaf<T, OPTIONAL>> {
         let default = value.filter(|_| is_default).map(Parse::show);
         let of = Of::Value {
             default,
+            is_map: T::IS_MAP,
             #[cfg(test)]
             schema: T::schema(&mut schemars::SchemaGenerator::default()),
         };

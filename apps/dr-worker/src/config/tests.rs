@@ -189,6 +189,37 @@ fn later_layers_win() {
 }
 
 #[test]
+fn a_table_that_comes_as_text_is_merged_key_by_key() {
+    let file = format!(
+        "{SMALL}env = {{ A = \"1\", B = \"2\" }}\n[job.orders.policy]\nexclusion = \"7s\"\nsite_minimum = {{ east = 2 }}\n"
+    );
+    let given = Given::file(&file)
+        .variable("DR_WORKER__NODE__ATTRIBUTES", "{rack='r\"7',weight=\"2\"}")
+        .variable("DR_WORKER__NODE__ATTRIBUTES__CAPACITY", "8")
+        .variable("DR_WORKER__JOB__ORDERS__ENV__C", "{ x = 1 }")
+        .set("job.orders.policy={ min_tenure = \"1s\", max_takeovers = { count = 9 }, site_minimum = { west = 3 } }")
+        .set("job.orders.env={ B = \"\" }");
+    let config = given.load().unwrap();
+    let attributes: Vec<_> = config.node.attributes.iter().map(|(key, value)| (&**key, &**value)).collect();
+    assert_eq!(attributes, [("capacity", "8"), ("rack", "r\"7"), ("weight", "2")]);
+    let job = &config.jobs[0];
+    let env: Vec<_> = job.spec.env.iter().map(|(key, value)| (&**key, &**value)).collect();
+    assert_eq!(env, [("A", "1"), ("B", ""), ("C", "{ x = 1 }")]);
+    let election = &job.policy.election;
+    assert_eq!(
+        (election.exclusion, election.min_tenure, election.max_takeovers.count),
+        (Duration::from_secs(7), Duration::from_secs(1), 9)
+    );
+    let shown = |key: &str| config.shown().iter().find(|shown| shown.key == key).unwrap().value.clone();
+    assert_eq!(shown("job.orders.policy.site_minimum"), "{ east = 2, west = 3 }");
+    // Over an operator's settings too.
+    let set = "job.orders.policy={ exclusion = \"9s\" }".to_owned();
+    let policy = config.what_if(&[set]).unwrap().policy_of("orders");
+    assert_eq!(policy.election.exclusion, Duration::from_secs(9));
+    assert_eq!(policy.election.min_tenure, Duration::from_secs(1));
+}
+
+#[test]
 fn a_job_with_a_dot_in_its_name_has_file_and_line_too() {
     let text = SMALL.replace("[job.orders]", "[job.\"a.b\"]").replace("/bin/true", "/no/such");
     let given = Given::file(&format!("{text}stop_timeout = \"3s\"\n"));
@@ -208,6 +239,8 @@ fn a_directory_is_read_in_the_order_of_names() {
     fs::write(dir.join("20.toml"), "[zookeeper]\nroot = \"/second\"\n").unwrap();
     fs::write(dir.join("10.toml"), "[zookeeper]\nroot = \"/first\"\ntick_time = \"1s\"\n").unwrap();
     fs::write(dir.join("30.txt"), "not TOML at all").unwrap();
+    fs::write(dir.join(".20.toml"), "not TOML at all").unwrap();
+    std::os::unix::fs::symlink("me@host.1:2", dir.join(".#10.toml")).unwrap();
     given.sources.paths.push(dir);
     let config = given.load().unwrap();
     assert_eq!(config.zookeeper.root, "/second");

@@ -23,7 +23,7 @@ pub(super) fn each_value<'k>(
         match &key.of {
             Of::Table { keys, shape: Shape::List } => each_value(keys, &format!("{path}[0]"), each),
             Of::Table { keys, .. } => each_value(keys, &path, each),
-            Of::Value { default, schema } => each(&path, key, default.as_deref(), schema),
+            Of::Value { default, schema, .. } => each(&path, key, default.as_deref(), schema),
         }
     }
 }

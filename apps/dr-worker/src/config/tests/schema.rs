@@ -79,7 +79,7 @@ fn of_table(keys: &[Key], is_inherited: bool) -> Json {
                 let table = of_table(keys, is_inherited);
                 if *shape == Shape::List { json!({ "type": "array", "items": table }) } else { table }
             }
-            Of::Value { default, schema } => {
+            Of::Value { default, schema, .. } => {
                 let of_type = schema.as_value();
                 let is_typed = of_type.as_object().is_some_and(|of_type| !of_type.is_empty());
                 let mut schema = if is_typed { of_type.clone() } else { of_policy(key.name).unwrap() };
