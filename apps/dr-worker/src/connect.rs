@@ -7,7 +7,10 @@ use zk_session::{Acl, Session, SessionBuilder, Ticket};
 
 use crate::{
     checked,
-    config::{Auth, CREDENTIALS, Scheme, ZooKeeperAccess, ZooKeeperConfig, ZooKeeperTls, unreadable},
+    config::{
+        Auth, CREDENTIALS, Config, Problems, Scheme, ZooKeeperAccess, ZooKeeperConfig, ZooKeeperTls,
+        unreadable,
+    },
     error::Error,
 };
 
@@ -50,6 +53,18 @@ impl Servers {
         }
         Ok(builder)
     }
+}
+
+/// Checks what a new program connects with: it has no connection before, whose files it could go on with. It blocks.
+///
+/// # Errors
+/// Why it can't connect with this configuration.
+pub(crate) fn can_connect(config: &Config) -> Result<(), Problems> {
+    let checked = Servers::of(&config.zookeeper).builder().and_then(|builder| Ok(builder.check()?));
+    checked.map_err(|error| match error.located(|key, fault| config.problem(key, fault)) {
+        Error::Config(problems) => problems,
+        other => config.problem("zookeeper", other.to_string()),
+    })
 }
 
 /// With these files.

@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, os::unix::process::CommandExt as _, process::Command};
 
 use crate::znodes::overlays;
+use election_admin::AdminError;
 use nix::unistd::{Uid, User};
 use owo_colors::OwoColorize as _;
 use serde_json::json;
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::{
     config::{Config, Sources, Usable},
+    connect::can_connect,
     error::Error,
     program::file,
 };
@@ -45,6 +47,7 @@ pub(super) fn check(arguments: &CheckArguments, sources: &Sources, how: Output) 
         return Err(check_as(&user));
     }
     config.check_node()?;
+    can_connect(&config)?;
     config.check_state_dir()?;
     if let Some(warning) = config.warning_of_state_dir() {
         output::print_warning(warning);
@@ -131,12 +134,18 @@ async fn with_overlays(config: &Config, sources: &Sources) -> Result<Config, Err
     let session = operator.incarnation().await?;
     let mut newest = BTreeMap::new();
     for job in config.jobs.iter().map(|job| job.name()) {
-        if let Some(overlay) = overlays::read(&session, &operator.paths(job)?).await? {
-            newest.insert(job.to_owned(), overlay);
+        match overlays::read(&session, &operator.paths(job)?).await {
+            Ok(overlay) => newest.extend(overlay.map(|overlay| (job.to_owned(), overlay))),
+            // The worker goes on without it.
+            Err(AdminError::Record(error)) => output::print_warning(error),
+            Err(error) => return Err(error.into()),
         }
     }
+    let lease = session.lease_timing();
     operator.close().await;
-    let Usable { config, refused, .. } = config.with_usable_overlays(&newest, &BTreeMap::new(), |_| Ok(()));
+    // What the worker can read and execute is not what this user can: as known ones, they are not checked on this host.
+    let fits = |config: &Config| config.check_timing(lease);
+    let Usable { config, refused, .. } = config.with_usable_overlays(&newest, &newest, fits);
     for (job, problems) in refused {
         output::print_warning(format_args!("the overlay of {job} can't be applied here: {problems}"));
     }

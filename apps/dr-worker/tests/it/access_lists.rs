@@ -138,6 +138,9 @@ fn a_certificate_needs_its_key_and_both_are_named() {
     if cfg!(not(feature = "tls")) {
         with("ca_file = \"/dev/null\"").assert(78, &["zookeeper.tls", "the feature tls"]);
     }
+    // A file that can be read and not used is found before a worker needs it.
+    let mut check = stage.worker_command("east-1", "east", &["zookeeper.tls={ ca_file = \"/dev/null\" }"]);
+    Outcome::of(check.args(["config", "check"])).assert(78, &["zookeeper.tls"]);
 }
 
 #[test]

@@ -26,17 +26,14 @@ use super::{
 use crate::{
     checked::{self, Files},
     config::{Config, Effect, JobConfig},
+    connect::can_connect,
     error::Error,
     program::ITSELF,
     worker::{
         descriptors,
         emergency::Records,
         state::{Job, Reload, Worker},
-        upgrade::{
-            check::{ResumeQuestion, can_connect},
-            report::Progress,
-            requested,
-        },
+        upgrade::{check::ResumeQuestion, report::Progress, requested},
     },
 };
 

@@ -21,6 +21,7 @@ use super::{handover::Wanted, http_port::HttpPort, other_servers, overlays::Foll
 use crate::{
     checked::{self, Files},
     config::{Config, Effect, KeyChange, Problems, Recipe, Sources, Usable},
+    connect::can_connect,
     error::Error,
     logging,
     wall::unix_ms,
@@ -75,6 +76,7 @@ impl Reading {
             let (config, files) = checked::recording(|| Config::load(&sources));
             let config = config?;
             config.check_node()?;
+            can_connect(&config)?;
             Ok(ReadConfig { config, files })
         }));
     }

@@ -17,7 +17,7 @@ use super::{FORMAT, report::Progress};
 use crate::{
     checked::Files,
     config::{Config, FixedValues},
-    connect::Servers,
+    connect::can_connect,
     error::{Error, ExitCode},
     program::program,
     worker::{
@@ -123,12 +123,4 @@ pub(crate) fn answer(question: &str, config: &Config) -> Result<ResumeAnswer, Er
     asked.fixed.has_jobs_of(config)?;
     can_connect(config)?;
     Ok(ResumeAnswer { continues: FORMAT, version: version.to_owned(), files: Files::new() })
-}
-
-/// Checks what a new program connects with: it has no connection before, whose files it could go on with.
-///
-/// # Errors
-/// Why it can't connect with this configuration.
-pub(crate) fn can_connect(config: &Config) -> Result<(), Error> {
-    Ok(Servers::of(&config.zookeeper).builder()?.check()?)
 }
