@@ -556,7 +556,7 @@ mod tests {
         let Value::Table(node) = &root["node"].value else { panic!("{root:?}") };
         assert_eq!(node["id"].value, Value::Text("12345".into()));
         assert_eq!(node["id"].origin.to_string(), "environment variable DR_WORKER__NODE__ID");
-        assert_eq!(node["site"].origin.to_string(), "--set node.site=west");
+        assert_eq!(node["site"].origin.to_string(), "--set node.site=...");
         assert_eq!(root.len(), 1);
     }
 }

@@ -29,6 +29,12 @@ connect = "127.0.0.1:2181"
 command = ["/bin/true"]
 "#;
 
+/// The place of a problem with this setting, without its value, which may be a secret.
+fn at_set(set: &str) -> String {
+    let (key, _) = set.split_once('=').unwrap();
+    format!("--set {key}=...: ")
+}
+
 struct Given {
     dir: tempfile::TempDir,
     sources: Sources,
@@ -162,7 +168,7 @@ fn a_layer_that_chooses_another_kind_drops_the_keys_of_the_former_one() {
     let beside = format!("{SMALL}output = {{ kind = \"log\", keep = 9 }}\n");
     Given::file(&beside).refused("worker.toml:10", &["job.orders.output.keep: unknown key"]);
     let later = Given::file(SMALL).set("job.orders.output.kind=log").set("job.orders.output.keep=9");
-    later.refused("--set job.orders.output.keep=9", &["unknown key"]);
+    later.refused("--set job.orders.output.keep=...: ", &["unknown key"]);
 }
 
 #[test]
@@ -183,7 +189,7 @@ fn later_layers_win() {
     };
     assert!(origin("zookeeper.connect").ends_with("site.toml:2:11"), "{}", origin("zookeeper.connect"));
     assert_eq!(origin("node.address"), "environment variable DR_WORKER__NODE__ADDRESS");
-    assert_eq!(origin("node.state_dir"), "--set node.state_dir=/from/set");
+    assert_eq!(origin("node.state_dir"), "--set node.state_dir=...");
     assert_eq!(origin("zookeeper.root"), "built-in default");
     assert_eq!(origin("job.orders.policy.min_tenure"), "taken over from [policy]");
 }
@@ -301,7 +307,7 @@ fn everything_wrong_is_reported_at_once_each_with_its_place() {
             "environment variable DR_WORKER__POLICY__MIN_TENURE: policy.min_tenure: expected a duration",
             "found \"soon\"",
         ),
-        ("--set policy.slots=17: policy.slots: 17 leaders at once are not possible", "valid: 1 to 16"),
+        ("--set policy.slots=...: policy.slots: 17 leaders at once are not possible", "valid: 1 to 16"),
         ("worker.toml:9:17: job.orders.command[1]: expected a string", "found the integer 3"),
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
@@ -320,7 +326,7 @@ fn bad_durations_are_refused() {
         Given::file(&text).refused("worker.toml:8:13: zookeeper.tick_time: ", &["a duration", "\"10s\""]);
     }
     Given::file(SMALL).set("zookeeper.session_timeout=1s").refused(
-        "--set zookeeper.session_timeout=1s: zookeeper.session_timeout: ",
+        "--set zookeeper.session_timeout=...: zookeeper.session_timeout: ",
         &["1s is out of range", "1s 500ms to 10m"],
     );
 }
@@ -328,7 +334,7 @@ fn bad_durations_are_refused() {
 #[test]
 fn a_job_that_would_never_count_as_ready_is_refused() {
     Given::file(SMALL).set("job.orders.ready.after=1m").set("policy.takeover_timeout=30s").refused(
-        "--set job.orders.ready.after=1m: job.orders.ready: ",
+        "--set job.orders.ready.after=...: job.orders.ready: ",
         &["after is 60s", "fails after 30s (takeover_timeout)"],
     );
 }
@@ -354,7 +360,7 @@ fn a_hook_has_the_modes_that_fit_its_point() {
         match why {
             Some(why) => given()
                 .set(&set)
-                .refused(&format!("--set {set}: job.orders.hooks.{hook}.mode: "), &[other, hook, why, usual]),
+                .refused(&format!("{}job.orders.hooks.{hook}.mode: ", at_set(&set)), &[other, hook, why, usual]),
             None => assert_eq!(mode(given().set(&set)), other, "{hook}"),
         }
     }
@@ -394,7 +400,7 @@ fn fence_commands_have_an_order_names_and_enough_time() {
         ),
         ("[{ command = [\"a\"], timeout = \"60s\" }]", "", &["takeover_timeout", "60s in all"]),
     ] {
-        let start = format!("--set job.orders.fence.commands={commands}: job.orders.fence{key}: ");
+        let start = format!("--set job.orders.fence.commands=...: job.orders.fence{key}: ");
         given(commands).refused(&start, parts);
     }
 }
@@ -433,7 +439,7 @@ fn unknown_keys_are_refused_wherever_they_stand() {
     );
     Given::file(SMALL)
         .set("zookeper.root=/x")
-        .refused("--set zookeper.root=/x: zookeper: unknown key", &["did you mean \"zookeeper\"?"]);
+        .refused("--set zookeper.root=...: zookeper: unknown key", &["did you mean \"zookeeper\"?"]);
 }
 
 #[test]
@@ -453,7 +459,7 @@ fn what_this_version_cannot_do_is_refused_not_ignored() {
     ] {
         let set = format!("{key}={value}");
         let given = Given::file(SMALL).set(&set);
-        given.refused(&format!("--set {set}: {key}"), &[part]);
+        given.refused(&format!("{}{key}", at_set(&set)), &[part]);
     }
 }
 
@@ -520,7 +526,7 @@ fn a_planned_stop_lengthens_the_release_and_not_the_stop_budget() {
     assert_ne!(fingerprint, other, "members that differ in it warn of each other");
     Given::file(SMALL)
         .set("job.orders.planned_stop_timeout=1s")
-        .refused("--set job.orders.planned_stop_timeout=1s: ", &["shorter than stop_timeout"]);
+        .refused("--set job.orders.planned_stop_timeout=...: ", &["shorter than stop_timeout"]);
 }
 
 #[test]
@@ -689,7 +695,7 @@ fn a_policy_that_takes_an_elector_is_refused_with_the_other_recipes() {
         assert!(loaded.is_ok(), "{loaded:?}");
         let set = "job.orders.policy.auto_moves=all";
         given().set(set).refused(
-            &format!("--set {set}: job.orders.policy.auto_moves: "),
+            &format!("{}job.orders.policy.auto_moves: ", at_set(set)),
             &[recipe, "only \"elector\" does"],
         );
     }

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
-use crate::mask::mask;
-
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -48,11 +46,9 @@ impl fmt::Display for Origin {
             Self::Overlay { version } => write!(f, "ZooKeeper, version {version}"),
             Self::Variable { name } => write!(f, "environment variable {name}"),
             Self::Set { text } => match text.split_once('=') {
-                // What a job gets in its environment may well be a secret.
-                Some((key, _)) if key.contains(".env") || key.ends_with(".process") => {
-                    write!(f, "--set {key}=...")
-                }
-                _ => write!(f, "--set {}", mask(text)),
+                // The value can hold a secret, at any key.
+                Some((key, _)) => write!(f, "--set {key}=..."),
+                None => write!(f, "--set {text}"),
             },
         }
     }

@@ -7,7 +7,13 @@ use std::{
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+use nix::sys::signal::Signal;
 
 use super::{
     consent::Consent,
@@ -39,8 +45,9 @@ pub(super) fn run(arguments: &EditArguments, sources: &Sources, how: Output) -> 
     let target = fs::canonicalize(path).map_err(|error| failed("can't be read", error))?;
     let before = fs::read(&target).map_err(|error| failed("can't be read", error))?;
     let copy = Copy::of(&target, &before).map_err(|error| failed("can't be copied beside it", error))?;
+    let interrupts = Interrupts::new().map_err(|error| Error::Internal(format!("no signals: {error}")))?;
     loop {
-        edit(&editor, &copy.0)?;
+        interrupts.held(|| edit(&editor, &copy.0))?;
         let after = fs::read(&copy.0).map_err(|error| failed("the edited copy can't be read", error))?;
         if after == before {
             return output::print(format_args!("{} is unchanged", path.display()));
@@ -88,6 +95,31 @@ fn editor() -> Result<Vec<String>, Error> {
     let set = set.ok_or_else(|| Error::Usage("no editor: set VISUAL or EDITOR".to_owned()))?;
     let words = shlex::split(&set).filter(|words| !words.is_empty());
     words.ok_or_else(|| Error::Usage(format!("VISUAL or EDITOR is not a command: {set:?}")))
+}
+
+/// The keys by which a terminal interrupts a command.
+struct Interrupts {
+    /// Whether they end this one.
+    end_it: Arc<AtomicBool>,
+}
+
+impl Interrupts {
+    /// The editor has them as usual: they are caught, not ignored, and `exec` resets handlers.
+    fn new() -> io::Result<Self> {
+        let end_it = Arc::new(AtomicBool::new(true));
+        for name in [Signal::SIGINT, Signal::SIGQUIT] {
+            signal_hook::flag::register_conditional_default(name as i32, Arc::clone(&end_it))?;
+        }
+        Ok(Self { end_it })
+    }
+
+    /// Runs this while they do not end this command: they are for the editor.
+    fn held<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.end_it.store(false, Ordering::SeqCst);
+        let result = run();
+        self.end_it.store(true, Ordering::SeqCst);
+        result
+    }
 }
 
 fn edit(editor: &[String], copy: &Path) -> Result<(), Error> {
@@ -150,7 +182,15 @@ impl Copy {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // Directories of the configuration are read for *.toml.
         let copy = path.with_file_name(format!(".{name}.edit"));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy)?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy);
+        let mut file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let copy = copy.display();
+                let why = format!("another edit is open, or one was interrupted: then remove {copy}");
+                io::Error::new(error.kind(), why)
+            }
+            _ => error,
+        })?;
         let copy = Self(copy);
         file.write_all(content)?;
         copy.take_over(&file, &metadata)?;

@@ -86,6 +86,8 @@ struct PresentOverlay {
     operator: Operator,
     job: String,
     overlay: Option<Overlay>,
+    /// Whether there is one that can't be read. It can be replaced.
+    is_unreadable: bool,
 }
 
 impl PresentOverlay {
@@ -96,16 +98,15 @@ impl PresentOverlay {
         if operator.observer().await?.layout(&paths).await?.is_none() {
             return Err(ReadError::NoElection(paths.base().to_owned()).into());
         }
-        let overlay = match overlays::read(&operator.incarnation().await?, &paths).await {
-            Ok(overlay) => overlay,
-            // It can be replaced.
+        let (overlay, is_unreadable) = match overlays::read(&operator.incarnation().await?, &paths).await {
+            Ok(overlay) => (overlay, false),
             Err(AdminError::Record(error)) => {
                 output::print_warning(error);
-                None
+                (None, true)
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Self { operator, job, overlay })
+        Ok(Self { operator, job, overlay, is_unreadable })
     }
 
     fn version(&self) -> u64 {
@@ -179,7 +180,7 @@ impl PresentOverlay {
     ) -> Result<(), Error> {
         let With { sources, consent, output } = how;
         let replaces = replaces.unwrap_or(self.version());
-        if self.text() == new.text && replaces == self.version() {
+        if !self.is_unreadable && self.text() == new.text && replaces == self.version() {
             let version = self.version();
             self.operator.close().await;
             return match output {
@@ -453,14 +454,19 @@ pub(super) async fn history(
 
 pub(super) async fn revert(arguments: &RevertArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let present = PresentOverlay::read(sources, &arguments.of).await?;
-    let PresentOverlay { operator, job, overlay } = &present;
+    let PresentOverlay { operator, job, overlay, is_unreadable } = &present;
     let (kept, _) = overlays::history(&operator.incarnation().await?, &operator.paths(job)?).await?;
-    let Some(overlay) = overlay.as_ref().filter(|overlay| overlay.version > 0) else {
+    let overlay = overlay.as_ref().filter(|overlay| overlay.version > 0);
+    if overlay.is_none() && !is_unreadable {
         return Err(Error::Failed(format!("{job}: there is no overlay")));
-    };
+    }
     // Down the history: what a version has restored is not the version before the next one.
-    let before = overlay.origin().checked_sub(1);
+    let before = overlay.and_then(|overlay| overlay.origin().checked_sub(1));
     let Some(version) = arguments.version.or(before) else {
+        let Some(overlay) = overlay else {
+            let why = "its overlay can't be read; give the version to restore, 0 for none";
+            return Err(Error::Usage(format!("{job}: {why}")));
+        };
         let why = "it restores the configuration without an overlay, and there is no version before that";
         return Err(Error::Failed(format!("{job}: version {} is in force; {why}", overlay.version)));
     };

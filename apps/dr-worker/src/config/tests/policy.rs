@@ -119,10 +119,10 @@ fn balancing_is_refused_where_it_can_do_nothing() {
     let config = given().load().unwrap();
     assert!(config.jobs[0].policy.balance);
     assert_eq!((config.balance.interval, config.balance.at_most), (Duration::from_secs(30), 2));
-    given().set("balance.at_most=0").refused("--set balance.at_most=0: balance.at_most: ", &["1 or more"]);
+    given().set("balance.at_most=0").refused("--set balance.at_most=...: balance.at_most: ", &["1 or more"]);
     given()
         .set("job.orders.policy.slots=2")
-        .refused("--set job.orders.policy.balance=true: job.orders.policy.balance: ", &["spread"]);
+        .refused("--set job.orders.policy.balance=...: job.orders.policy.balance: ", &["spread"]);
     for weight in ["much", "-1", "1.5", "1001"] {
         let set = format!("node.attributes={{ weight = \"{weight}\" }}");
         given().set(&set).refused("", &["node.attributes.weight", "0 to 1000", weight]);
