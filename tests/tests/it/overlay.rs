@@ -147,6 +147,10 @@ async fn an_overlay_that_members_can_not_apply_changes_nothing(driver: Driver) {
     let refused = cluster.worker("east-1").counted("dr_config_refused", "job=\"orders\"").await;
     assert_eq!(refused, 1);
 
+    // What follows is judged by what is in force, and not by what was refused.
+    let back = cluster.operator().run(&["config", "diff", &good, "--job", JOB]).await;
+    back.with_code(0).complains_of(&["east-1 has version 1 in force, not", "orders is not restarted"]);
+
     // Somebody else's version in between is not overwritten.
     let stale = ["config", "push", &good, "--job", JOB, "--replaces", "1"];
     cluster.operator().run(&stale).await.with_code(75).complains_of(&["version 2"]);

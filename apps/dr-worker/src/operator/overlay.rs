@@ -127,19 +127,41 @@ impl PresentOverlay {
 
     /// What follows if this text, which was checked, becomes the overlay.
     async fn plan(&self, sources: &Sources, text: &str) -> Result<OverlayPlan, Error> {
-        let changes = overlay_changes(&self.values(), &overlay_values(&self.job, text)?);
-        let operator = &self.operator;
-        let snapshot = operator.observer().await?.snapshot(&operator.paths(&self.job)?).await?;
+        let (now, then) = (self.values(), overlay_values(&self.job, text)?);
+        let changes = overlay_changes(&now, &then);
+        let (operator, paths) = (&self.operator, self.operator.paths(&self.job)?);
+        let snapshot = operator.observer().await?.snapshot(&paths).await?;
+        // With the other recipes members do not report what is in force on them.
         let is_decided = snapshot.layout == Layout::Elector;
+        let members = if is_decided { &snapshot.members[..] } else { &[] };
+        let in_force = members.iter().map(|of| (&of.member, applied(of).version));
+        let others: Vec<_> = in_force.filter(|(_, version)| *version != self.version()).collect();
+        let kept = if others.is_empty() {
+            Vec::new()
+        } else {
+            overlays::history(&operator.incarnation().await?, &paths).await?.0
+        };
+        // A member compares with what is in force on it. One that is kept no more is taken for the present one.
+        let of_version = |version: u64| match kept.iter().find(|overlay| overlay.version == version) {
+            _ if version == 0 => BTreeMap::new(),
+            Some(overlay) => overlay_values(&self.job, &overlay.text).unwrap_or_else(|_| now.clone()),
+            None => now.clone(),
+        };
+        let needs = |changes: &[OverlayChange]| changes.iter().any(|change| change.effect == Effect::JobRestart);
+        let restarts_on = |leader: &MemberId| match others.iter().find(|(member, _)| *member == leader) {
+            Some((_, version)) => needs(&overlay_changes(&of_version(*version), &then)),
+            None => needs(&changes),
+        };
         let leaders = snapshot.leader_znodes.iter().flatten().map(|leader| leader.record.member.clone());
         let leaders: Vec<_> = leaders.filter(|_| snapshot.control.stopped.is_none()).collect();
-        let needs_restart = changes.iter().any(|change| change.effect == Effect::JobRestart);
-        let restarts = if needs_restart && is_decided { leaders.clone() } else { Vec::new() };
+        let restarts: Vec<_> =
+            leaders.iter().filter(|leader| is_decided && restarts_on(leader)).cloned().collect();
+        let needs_restart = needs(&changes);
         let job = &self.job;
         let follows = if !restarts.is_empty() {
             let on = restarts.iter().map(MemberId::as_str).collect::<Vec<_>>().join(" and ");
             format!("restarts {job} on {on} in {} s", SETTLE.as_secs())
-        } else if !needs_restart {
+        } else if !needs_restart || (is_decided && !leaders.is_empty()) {
             format!("{job} is not restarted")
         } else if leaders.is_empty() {
             format!("{job} runs nowhere; it gets the new values when it is started")
@@ -150,7 +172,12 @@ impl PresentOverlay {
                 snapshot.layout.as_str()
             )
         };
-        Ok(OverlayPlan { changes, restarts, follows, moves: self.moves(sources, text, &snapshot) })
+        let notes = others.iter().map(|(member, version)| {
+            let is = if *version == 0 { "no overlay".to_owned() } else { format!("version {version}") };
+            format!("{member} has {is} in force, not the last one that was pushed")
+        });
+        let notes = notes.collect();
+        Ok(OverlayPlan { changes, notes, restarts, follows, moves: self.moves(sources, text, &snapshot) })
     }
 
     /// What the elector would decide then, if it decided anything that it would not decide now. None if this configuration does
@@ -194,7 +221,7 @@ impl PresentOverlay {
         }
         let plan = self.plan(sources, new.text).await?;
         if output == Output::Pretty || Consent::can_ask() {
-            plan.lines().iter().for_each(output::print_progress);
+            plan.lines().iter().chain(&plan.notes).for_each(output::print_progress);
         }
         let Self { operator, job, .. } = &self;
         consent.ask(&format!("{what}: {}", plan.sentence()))?;
@@ -246,7 +273,10 @@ struct With<'a> {
 
 /// What follows when another text becomes the overlay.
 struct OverlayPlan {
+    /// From the last overlay that was pushed.
     changes: Vec<OverlayChange>,
+    /// On which members another one is in force, in words.
+    notes: Vec<String>,
     /// The members that restart the job.
     restarts: Vec<MemberId>,
     /// What becomes of the job, in words.
@@ -279,6 +309,11 @@ impl OverlayPlan {
             ("decides", json!(self.moves)),
         ])
     }
+}
+
+/// The overlay that a member reports.
+fn applied(member: &MemberRecord) -> AppliedOverlay {
+    member.config.clone().unwrap_or_default()
 }
 
 /// `restores version 2`, or nothing.
@@ -354,7 +389,8 @@ pub(super) async fn diff(arguments: &DiffArguments, sources: &Sources, how: Outp
         None => {
             let overlay = present.values();
             let changes = overlay_changes(&here(sources, job, &overlay)?, &overlay);
-            OverlayPlan { changes, restarts: Vec::new(), follows: String::new(), moves: None }
+            let (notes, restarts) = (Vec::new(), Vec::new());
+            OverlayPlan { changes, notes, restarts, follows: String::new(), moves: None }
         }
     };
     if how == Output::Json {
@@ -364,6 +400,7 @@ pub(super) async fn diff(arguments: &DiffArguments, sources: &Sources, how: Outp
         output::print_json(&result)?;
     } else {
         plan.lines().iter().try_for_each(output::print)?;
+        plan.notes.iter().for_each(output::print_progress);
         if is_push && !plan.changes.is_empty() {
             output::print_progress(format_args!("a push: {}", plan.sentence()));
         }
@@ -402,7 +439,6 @@ pub(super) async fn history(
     for error in &unreadable {
         output::print_warning(error);
     }
-    let applied = |member: &MemberRecord| member.config.clone().unwrap_or_default();
     if how == Output::Json {
         let members: Vec<_> = members
             .iter()
