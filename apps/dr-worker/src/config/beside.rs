@@ -165,7 +165,7 @@ fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig], of: Option<&str>) {
         Recipe::Elector => job.policy.needs().jobs,
         Recipe::Queue | Recipe::Single => BTreeSet::new(),
     };
-    let checked = || jobs.iter().filter(|job| of.is_none_or(|of| of == job.name()));
+    let checked = || jobs.iter().filter(move |job| of.is_none_or(|of| of == job.name()));
     for job in checked() {
         for other in of_policy(job) {
             if let Some(wrong) = no_other(jobs, job, &other) {

@@ -245,7 +245,8 @@ fn has_files(directory: &Path) -> bool {
 
 fn files_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
     // Editors keep hidden copies and locks beside a file.
-    let is_hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_hidden =
+        |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let toml = |path: &PathBuf| path.extension().is_some_and(|e| e == "toml") && !is_hidden(path);
     if let Some(mut files) = checked::inside(directory) {
         files.retain(toml);

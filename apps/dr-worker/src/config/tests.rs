@@ -358,9 +358,10 @@ fn a_hook_has_the_modes_that_fit_its_point() {
         assert_eq!(mode(given()), usual, "{hook}");
         let set = format!("job.orders.hooks.{hook}.mode={other}");
         match why {
-            Some(why) => given()
-                .set(&set)
-                .refused(&format!("{}job.orders.hooks.{hook}.mode: ", at_set(&set)), &[other, hook, why, usual]),
+            Some(why) => given().set(&set).refused(
+                &format!("{}job.orders.hooks.{hook}.mode: ", at_set(&set)),
+                &[other, hook, why, usual],
+            ),
             None => assert_eq!(mode(given().set(&set)), other, "{hook}"),
         }
     }

@@ -147,7 +147,8 @@ impl PresentOverlay {
             Some(overlay) => overlay_values(&self.job, &overlay.text).unwrap_or_else(|_| now.clone()),
             None => now.clone(),
         };
-        let needs = |changes: &[OverlayChange]| changes.iter().any(|change| change.effect == Effect::JobRestart);
+        let needs =
+            |changes: &[OverlayChange]| changes.iter().any(|change| change.effect == Effect::JobRestart);
         let restarts_on = |leader: &MemberId| match others.iter().find(|(member, _)| *member == leader) {
             Some((_, version)) => needs(&overlay_changes(&of_version(*version), &then)),
             None => needs(&changes),

@@ -344,6 +344,8 @@ fn a_restart_by_a_push_ends_though_its_member_was_killed() {
     let mut push = job.stage.command(&["zookeeper.overlay=all"]);
     push.args(["config", "push", &pushed.display().to_string(), "--job", "orders"]);
     crate::support::Outcome::of(&mut push).assert(0, &[]);
+    // A reload before the push is applied does not swallow it.
+    east.signal(Signal::SIGHUP);
     until("the restart has begun", || last_request(&job.stage)["outcome"]["state"] == "accepted");
     assert_eq!(last_request(&job.stage)["from"], json!({ "member": "east-1" }));
     east.kill_with_guards();

@@ -124,9 +124,8 @@ fn what_needs_a_restart_of_the_worker_stays_as_it_was() {
 /// A part of them would be refused, or would be in force too early.
 #[test]
 fn tables_and_arrays_that_wait_stay_whole() {
-    let fence = |commands: &str| {
-        format!("job.orders.fence={{ commands = [{commands}], on_failure = \"continue\" }}")
-    };
+    let fence =
+        |commands: &str| format!("job.orders.fence={{ commands = [{commands}], on_failure = \"continue\" }}");
     let one = fence("{ command = [\"/bin/true\"] }");
     let other = fence("{ command = [\"/bin/false\"], timeout = \"3s\" }");
     let two = fence("{ command = [\"/bin/true\"] }, { command = [\"/bin/false\"] }");

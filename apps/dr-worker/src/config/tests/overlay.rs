@@ -177,7 +177,8 @@ fn an_overlay_that_does_not_fit_what_stays_in_force_costs_no_other() {
     let (old, base) = (load(&[]), load(&["zookeeper.session_timeout=60s"]));
     let mut newest = of("orders", 1, "stop_timeout = \"20s\"");
     newest.insert("bills".to_owned(), overlay(1, "load = 55"));
-    let usable = base.with_usable_overlays(&newest, &BTreeMap::new(), |config| config.check_after(&old, None));
+    let usable =
+        base.with_usable_overlays(&newest, &BTreeMap::new(), |config| config.check_after(&old, None));
     assert_eq!(usable.used.keys().collect::<Vec<_>>(), ["bills"]);
     let refused = usable.refused["orders"].to_string();
     assert!(refused.contains("job.orders.stop_timeout"), "{refused}");
@@ -199,7 +200,8 @@ fn a_file_is_checked_before_it_is_pushed_even_where_the_job_is_not_configured() 
     let problems = check(&worker, "restart = { backoff_max = \"1s\" }\n").unwrap_err();
     assert!(problems.contains("backoff_max"), "the merged result is checked: {problems}");
     // What a worker refuses, it refuses with the configuration of one.
-    let east = Given::file(SMALL).set("job.bills.command=[\"/bin/true\"]").set("job.bills.after=[\"orders\"]");
+    let east =
+        Given::file(SMALL).set("job.bills.command=[\"/bin/true\"]").set("job.bills.after=[\"orders\"]");
     for (text, part) in [
         ("[policy]\nsites = [\"west\"]\n", "job.orders.policy: this node's site"),
         (

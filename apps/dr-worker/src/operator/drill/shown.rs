@@ -42,9 +42,7 @@ pub(super) fn summary(report: &DrillReport) -> String {
     if report.probes.is_empty() {
         let outage = report.outage_ms.map(|ms| format!("outage of {} in the election's records; ", span(ms)));
         let (outage, job) = (outage.unwrap_or_default(), job_key(&report.job));
-        lines.push(format!(
-            "  {outage}no site probed the service: set {job}.drill.probe to have it probed"
-        ));
+        lines.push(format!("  {outage}no site probed the service: set {job}.drill.probe to have it probed"));
     }
     for objective in &report.objectives {
         let reached = if objective.passed { "reached" } else { "missed" };
