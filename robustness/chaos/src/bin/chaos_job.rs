@@ -26,7 +26,7 @@ const PACE: Duration = Duration::from_millis(20);
 /// The time between two operations of the store.
 const WRITES_EACH: Duration = Duration::from_millis(60);
 /// How long a slow job acts after SIGTERM: less than its stop timeout.
-const SLOW: Duration = Duration::from_millis(1500);
+const SLOW: Duration = Duration::from_millis(700);
 /// How long the store may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
