@@ -1,5 +1,7 @@
 //! What a test breaks, and when: drawn from a seed beforehand, and stored as data.
 
+use std::ops::Range;
+
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -178,6 +180,9 @@ const BEFORE: u64 = 6000;
 const TOGETHER: u64 = 4000;
 /// The longest fault: more than two session timeouts.
 const LONGEST: u64 = 15_000;
+/// In one of three seeds some rounds are followed by such a calm, in which a leader must come: more than the five session
+/// timeouts that it may take.
+const REST: Range<u64> = 40_000..60_000;
 
 impl Schedule {
     /// Draws one. The weights of what can happen are drawn anew for each seed, because a rare combination of faults would
@@ -191,6 +196,8 @@ impl Schedule {
         let leader_share = rng.f64();
         let on_pause = ["stop", "stop", "freeze"][rng.usize(..3)];
         let settings = vec![("policy.on_pause".to_owned(), on_pause.to_owned())];
+        // Of its own, so that all else is drawn as without.
+        let mut rests = Rng::with_seed(!seed);
         let (mut steps, mut now) = (Vec::new(), BEFORE);
         while now < length_ms {
             let mut end = now;
@@ -205,6 +212,9 @@ impl Schedule {
                 }
             }
             now = end + rng.u64(calm / 2..calm * 2) + 1;
+            if seed.is_multiple_of(3) && rests.bool() {
+                now += rests.u64(REST);
+            }
         }
         steps.sort_by_key(|step| step.at_ms);
         Self { seed, length_ms, settings, job: JobEnd::Prompt, steps }
