@@ -2,6 +2,7 @@
 
 mod sabotage;
 
+use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Context as _;
@@ -16,11 +17,15 @@ pub(crate) async fn run(ChaosArgs { sabotage, args }: &ChaosArgs) -> anyhow::Res
     if let Some(name) = sabotage {
         return sabotage::run(name, args).await;
     }
+    Ok(exit_code(cargo::run(cargo::program(built().await?).args(args)).await?))
+}
+
+/// Builds what a run needs, and gives the path of the program `chaos`.
+async fn built() -> anyhow::Result<PathBuf> {
     let mut build = cargo(["build", "--bins", "--package", "chaos", "--package", "dr-worker"]);
     let built = cargo::build(&mut build).await?;
-    let program = built.iter().find(|built| built.target.name == "chaos");
-    let program = program.context("cargo did not build the program chaos")?;
-    Ok(exit_code(cargo::run(cargo::program(&program.executable).args(args)).await?))
+    let program = built.into_iter().find(|built| built.target.name == "chaos");
+    Ok(program.context("cargo did not build the program chaos")?.executable)
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {

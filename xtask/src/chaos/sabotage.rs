@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::exit_code;
+use super::{built, exit_code};
 use crate::cargo::{self, cargo};
 
 /// The engine's rules, each with what drops it.
@@ -116,20 +116,29 @@ const SABOTAGES: [Sabotage; 7] = [
     Sabotage { name: "commit-before-acting", check: "leader-in-time", breaks: Engine("Commit") },
 ];
 
-/// Builds the copy, and runs its chaos program: by the schedule of the sabotage, or as `args` say.
+/// Builds the copy, and runs its chaos program: by the schedule of the sabotage, or as `args` say. Before it runs them all, each
+/// schedule must hold without its sabotage: else its check may have found something else.
 pub(super) async fn run(name: &str, args: &[String]) -> anyhow::Result<ExitCode> {
     let chosen: Vec<&Sabotage> = SABOTAGES.iter().filter(|known| name == ALL || known.name == name).collect();
     if chosen.is_empty() {
         let known: Vec<_> = SABOTAGES.iter().map(|known| known.name).collect();
         bail!("unknown sabotage {name}; known: {ALL}, {}", known.join(", "));
     }
+    if name == ALL && args.is_empty() {
+        let chaos = built().await?;
+        for sabotage in &chosen {
+            println!("the schedule of {}, without it: every promise must hold", sabotage.name);
+            let status =
+                cargo::run(cargo::program(&chaos).args(by_schedule(sabotage, "chaos/sound")?)).await?;
+            ensure!(status.success(), "the schedule of {} does not hold without it: {status}", sabotage.name);
+        }
+    }
     let mut missed = Vec::new();
     for sabotage in chosen {
         let mut chaos = cargo::program(build(sabotage).await?);
         chaos.args(["--expect", sabotage.check]);
         if args.is_empty() {
-            let dir = cargo::target_directory()?.join("chaos/sabotage").join(sabotage.name);
-            chaos.arg("--dir").arg(dir).arg("replay").arg(cargo::root().join(SCHEDULES).join(sabotage.name));
+            chaos.args(by_schedule(sabotage, "chaos/sabotage")?);
         }
         println!("sabotage {}: {} must notice it", sabotage.name, sabotage.check);
         let status = cargo::run(chaos.args(args)).await?;
@@ -141,6 +150,13 @@ pub(super) async fn run(name: &str, args: &[String]) -> anyhow::Result<ExitCode>
         println!("not noticed: {name}");
     }
     Ok(missed.first().map_or(ExitCode::SUCCESS, |(_, code)| *code))
+}
+
+/// The arguments of a run by the schedule of the sabotage, in a directory below this one of the target directory.
+fn by_schedule(sabotage: &Sabotage, below: &str) -> anyhow::Result<[PathBuf; 4]> {
+    let dir = cargo::target_directory()?.join(below).join(sabotage.name);
+    let schedule = cargo::root().join(SCHEDULES).join(sabotage.name);
+    Ok(["--dir".into(), dir, "replay".into(), schedule])
 }
 
 /// Builds the programs of a copy with this sabotage, and gives the path of its chaos program.
