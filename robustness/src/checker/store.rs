@@ -4,10 +4,10 @@
 //! all writes is known, and the question is only whether each operation had an effect at some time between its first and its
 //! last line, in this order. Each is placed as early as it can be: if one comes too late then, no order exists.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::violation::Findings;
-use crate::history::{Answer, Call, History, Operation, Outcome, STALE};
+use crate::history::{Answer, Call, Event, History, Operation, Outcome, STALE};
 
 pub(super) fn check(history: &History) -> Findings {
     let mut findings = Findings::default();
@@ -19,7 +19,9 @@ pub(super) fn check(history: &History) -> Findings {
         };
         stores.entry(store).or_default().push(operation);
     }
+    let members = members(history);
     for operations in stores.values() {
+        one_member_each(&mut findings, history, operations, &members);
         let Some((values, last)) = operations.iter().rev().find_map(|read| match read.outcome {
             Outcome::Ok(Answer::Values { values }) => Some((values, read)),
             _ => None,
@@ -35,6 +37,37 @@ pub(super) fn check(history: &History) -> Findings {
         }
     }
     findings
+}
+
+/// Which member the writers of a history belong to: those that have led.
+fn members(history: &History) -> BTreeMap<&str, &str> {
+    let led = history.lines().iter().filter_map(|line| match &line.event {
+        Event::Lead(leadership) | Event::Act(leadership) | Event::End(leadership) => {
+            Some((line.by.as_str(), leadership.member.as_str()))
+        }
+        _ => None,
+    });
+    led.collect()
+}
+
+/// A store can't tell two members with one token apart.
+fn one_member_each(
+    findings: &mut Findings,
+    history: &History,
+    operations: &[Operation<'_>],
+    members: &BTreeMap<&str, &str>,
+) {
+    let mut owners = BTreeMap::new();
+    let mut shared = BTreeSet::new();
+    for operation in operations {
+        let (Call::Claim { token, .. } | Call::Write { token, .. }) = operation.call else { continue };
+        let Some(member) = members.get(history.lines()[operation.line].by.as_str()) else { continue };
+        let (owner, line) = *owners.entry(*token).or_insert((*member, operation.line));
+        if owner != *member && shared.insert(*token) {
+            let lines = [line].into_iter().chain(operation.lines()).collect();
+            findings.found(format!("{owner} and {member} have used the token {token} of the store"), lines);
+        }
+    }
 }
 
 /// Compares the list with the writes. Returns the writes in its order.
