@@ -48,11 +48,6 @@ impl Disturbed {
         self.ordered_out = members;
     }
 
-    /// Whether any member or server is broken.
-    pub(crate) fn is_any_broken(&self) -> bool {
-        self.parts.keys().any(|part| *part != Part::Order)
-    }
-
     /// Whether nobody can be expected to lead: the servers have no quorum, or no member is whole.
     pub(crate) fn nobody_can_lead(&self) -> Option<Excuse> {
         let servers = self.parts.keys().filter(|part| matches!(part, Part::Server(_))).count();

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use e2e::{Worker, children, freeze_pid, kill_pid, thaw_pid};
 use robustness::history::{Event, Excuse, Recorder};
 use robustness::schedule::{Act, MEMBERS, Processes, Victim, Which};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use zk_testkit::Ensemble;
 
 use crate::disturbed::{Disturbed, Part};
@@ -18,8 +19,13 @@ use crate::watchers::{Seen, now};
 /// Who answered 200 longer ago does not count as the leader.
 const RECENT: Duration = Duration::from_secs(3);
 
+/// Between two attempts to withdraw an order.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Once nothing else is broken, all orders are withdrawn within this.
+const WITHDRAWN_WITHIN: Duration = Duration::from_secs(120);
+
 /// What repairs a fault.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Repair {
     Start(String),
     Thaw(String, Vec<u32>),
@@ -28,7 +34,8 @@ pub(crate) enum Repair {
     StartServer(usize),
     ResumeServer(usize),
     RejoinServer(usize),
-    Withdraw(Vec<String>),
+    /// By this command, after the one that gives the order has ended.
+    Withdraw(Vec<String>, JoinHandle<Option<i32>>),
 }
 
 /// Breaks and repairs the stage.
@@ -42,12 +49,15 @@ pub(crate) struct Faults {
     next: u64,
     /// Commands of operators.
     pub(crate) commands: JoinSet<()>,
+    /// Orders that are being withdrawn: the numbers of their faults.
+    withdrawals: JoinSet<anyhow::Result<u64>>,
 }
 
 impl Faults {
     pub(crate) fn new(stage: Stage, recorder: Arc<Recorder>, seen: Seen) -> Self {
-        let (disturbed, active, commands) = (Disturbed::default(), BTreeMap::new(), JoinSet::new());
-        Self { stage, recorder, seen, disturbed, active, next: 0, commands }
+        let (disturbed, active) = (Disturbed::default(), BTreeMap::new());
+        let (commands, withdrawals) = (JoinSet::new(), JoinSet::new());
+        Self { stage, recorder, seen, disturbed, active, next: 0, commands, withdrawals }
     }
 
     /// Breaks something. Returns the number of the fault if it is to be repaired later.
@@ -88,9 +98,9 @@ impl Faults {
             }
             Act::CutSite { site } => self.cut_site(site),
             Act::Command { words } => {
-                let is_forced = words.iter().any(|word| word == "--force") && self.disturbed.is_any_broken();
-                let is_now = words.iter().any(|word| word == "--now");
-                self.order(words.clone(), if is_forced || is_now { vec![Excuse::Overlap] } else { vec![] });
+                // What is broken when it is carried out, or how busy the leader is, can't be known here.
+                let is_forced = words.iter().any(|word| word == "--force");
+                self.order(words.clone(), if is_forced { vec![Excuse::Overlap] } else { vec![] });
                 Ok(None)
             }
             Act::Post { path, body } => {
@@ -127,7 +137,10 @@ impl Faults {
             Repair::StartServer(server) => ensemble.start_server(server).await?,
             Repair::ResumeServer(server) => ensemble.faults().resume(server)?,
             Repair::RejoinServer(server) => ensemble.faults().rejoin(server)?,
-            Repair::Withdraw(words) => self.order(words, vec![]),
+            Repair::Withdraw(words, given) => {
+                self.withdraw(fault, words, given);
+                return Ok(());
+            }
         }
         self.disturbed.release(fault);
         self.recorder.record(now(), Event::Healed { fault })?;
@@ -139,7 +152,36 @@ impl Faults {
         while let Some(fault) = self.active.keys().next().copied() {
             self.end(fault).await?;
         }
+        let all_withdrawn = async {
+            while let Some(withdrawn) = self.withdrawals.join_next().await {
+                self.disturbed.release(withdrawn??);
+            }
+            anyhow::Ok(())
+        };
+        tokio::time::timeout(WITHDRAWN_WITHIN, all_withdrawn).await.context("an order can't be withdrawn")?
+    }
+
+    /// What was withdrawn meanwhile can be ordered again.
+    pub(crate) fn release_withdrawn(&mut self) -> anyhow::Result<()> {
+        while let Some(withdrawn) = self.withdrawals.try_join_next() {
+            self.disturbed.release(withdrawn??);
+        }
         Ok(())
+    }
+
+    /// The order is in force until this command succeeds.
+    fn withdraw(&mut self, fault: u64, words: Vec<String>, given: JoinHandle<Option<i32>>) {
+        let (operator, recorder) = (self.stage.cluster.operator().clone(), Arc::clone(&self.recorder));
+        self.withdrawals.spawn(async move {
+            given.await?;
+            let attempt =
+                || operators::command(operator.clone(), Arc::clone(&recorder), words.clone(), vec![]);
+            while attempt().await != Some(0) {
+                tokio::time::sleep(AGAIN).await;
+            }
+            recorder.record(now(), Event::Healed { fault })?;
+            Ok(fault)
+        });
     }
 
     /// Starts workers again that have ended by themselves, as a service manager would. Returns what they ended with.
@@ -151,7 +193,9 @@ impl Faults {
             let what = format!("{member} has ended by itself: {status}");
             worker.start();
             ended.push(what.clone());
-            let fault = self.begun(what, vec![])?;
+            let (code, asked) = (status.code(), false);
+            self.recorder.record(now(), Event::Ended { member: member.to_owned(), code, asked })?;
+            let fault = self.begun(what, Some(member), vec![])?;
             self.recorder.record(now(), Event::Healed { fault })?;
         }
         Ok(ended)
@@ -162,10 +206,10 @@ impl Faults {
         Some(fault)
     }
 
-    fn begun(&mut self, what: String, excuses: Vec<Excuse>) -> anyhow::Result<u64> {
-        let fault = self.next;
+    fn begun(&mut self, what: String, member: Option<&str>, excuses: Vec<Excuse>) -> anyhow::Result<u64> {
+        let (fault, member) = (self.next, member.map(str::to_owned));
         self.next += 1;
-        self.recorder.record(now(), Event::Fault { fault, what, excuses })?;
+        self.recorder.record(now(), Event::Fault { fault, what, member, excuses })?;
         Ok(fault)
     }
 
@@ -180,7 +224,11 @@ impl Faults {
             return Ok(None);
         }
         excuses.extend(self.disturbed.nobody_can_lead());
-        self.begun(what, excuses).map(Some)
+        let member = match parts {
+            [Part::Processes(member) | Part::Network(member)] => Some(member.as_str()),
+            _ => None,
+        };
+        self.begun(what, member, excuses).map(Some)
     }
 
     fn member(&self, of: Victim) -> &'static str {
@@ -293,14 +341,18 @@ impl Faults {
         if words[0] == "pause" {
             excuses.push(Excuse::NoLeader);
         }
-        let fault = self.begun(format!("ordered: {}", words.join(" ")), excuses).ok()?;
-        self.order(words.to_vec(), vec![]);
-        self.lasts(fault, Repair::Withdraw(withdrawn.to_vec()))
+        let fault = self.begun(format!("ordered: {}", words.join(" ")), None, excuses).ok()?;
+        let (operator, recorder) = (self.stage.cluster.operator().clone(), Arc::clone(&self.recorder));
+        let given = tokio::spawn(operators::command(operator, recorder, words.to_vec(), vec![]));
+        self.lasts(fault, Repair::Withdraw(withdrawn.to_vec(), given))
     }
 
     fn order(&mut self, words: Vec<String>, excuses: Vec<Excuse>) {
         let operator = self.stage.cluster.operator().clone();
-        self.commands.spawn(operators::command(operator, Arc::clone(&self.recorder), words, excuses));
+        let command = operators::command(operator, Arc::clone(&self.recorder), words, excuses);
+        self.commands.spawn(async move {
+            command.await;
+        });
     }
 
     fn post(&mut self, path: &str, body: &str) {

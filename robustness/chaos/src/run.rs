@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use e2e::JOB;
 use robustness::history::{Answer, Call, Event, History, Recorder, Setup};
 use robustness::schedule::Schedule;
@@ -32,10 +32,10 @@ pub(crate) async fn run(schedule: &Schedule, dir: &Path) -> anyhow::Result<Histo
     let stage = Stage::start(schedule, dir).await?;
     let recorder = Arc::new(Recorder::create(&dir.join("history/test.jsonl"), "test")?);
     let session_timeout_ms = u64::try_from(SESSION_TIMEOUT.as_millis())?;
-    let setup = Setup { session_timeout_ms, leaderless_timeouts: LEADERLESS_TIMEOUTS };
+    let wall = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
+    let ahead = wall - i64::try_from(now())?;
+    let setup = Setup { session_timeout_ms, leaderless_timeouts: LEADERLESS_TIMEOUTS, ahead: Some(ahead) };
     recorder.record(0, Event::Setup(setup))?;
-    let wall = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
-    let ahead = wall - now();
     watchers::canary(&recorder);
     let seen = Seen::default();
     let root = stage.cluster.root().to_owned();
@@ -47,8 +47,13 @@ pub(crate) async fn run(schedule: &Schedule, dir: &Path) -> anyhow::Result<Histo
     println!("a leader is READY; faults for {} s", schedule.length_ms / 1000);
     play(schedule, &mut faults).await?;
     faults.end_all().await?;
-    while faults.commands.join_next().await.is_some() {}
-    let within = SESSION_TIMEOUT * u32::try_from(LEADERLESS_TIMEOUTS + 2)?;
+    // One that hangs fails the run, after all else is kept.
+    let mut hung = None;
+    while let Some(ended) = faults.commands.join_next().await {
+        hung = hung.or(ended.err());
+    }
+    // Longer than a leader may take, also on a machine that stalls.
+    let within = SESSION_TIMEOUT * u32::try_from(LEADERLESS_TIMEOUTS * 2)?;
     if leads(&seen, within).await {
         tokio::time::sleep(AT_THE_END).await;
     }
@@ -62,7 +67,8 @@ pub(crate) async fn run(schedule: &Schedule, dir: &Path) -> anyhow::Result<Histo
     faults.stage.keep_logs(dir)?;
     // The servers, too: their logs are complete then.
     drop(faults);
-    witnesses::history(dir, &root, JOB, ahead)
+    let history = witnesses::history(dir, &root, JOB, ahead)?;
+    hung.map_or(Ok(history), Err).context("a command of an operator")
 }
 
 /// Begins and ends each step at its time.
@@ -90,6 +96,7 @@ async fn play(schedule: &Schedule, faults: &mut Faults) -> anyhow::Result<()> {
         } else if steps.peek().is_none() && ends.is_empty() && passed >= length {
             return Ok(());
         } else {
+            faults.release_withdrawn()?;
             for ended in faults.restart_ended()? {
                 println!("{:7.1} s  {ended}", passed.as_secs_f32());
             }
@@ -116,7 +123,10 @@ fn end(faults: &mut Faults, recorder: &Recorder) {
     let workers = faults.stage.cluster.workers();
     workers.iter().filter(|worker| worker.is_started()).for_each(e2e::Worker::ask_to_end);
     for worker in workers {
-        let _ = worker.ended_by(deadline);
+        // One that still runs is left.
+        let Some(status) = worker.ended_by(deadline) else { continue };
+        let (member, code, asked) = (worker.id().to_owned(), status.code(), true);
+        let _ = recorder.record(now(), Event::Ended { member, code, asked });
     }
     let tree = faults.stage.cluster.tree().clone();
     while !tree.living().is_empty() && Instant::now() < deadline {

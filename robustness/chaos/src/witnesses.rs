@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context as _;
-use robustness::history::{History, Line, Witness, read_log};
+use anyhow::{Context as _, ensure};
+use robustness::history::{Event, History, Line, Witness, read_log};
 
 /// All lines of a run that has ended. Writes those of the servers beside the others.
-pub(crate) fn history(dir: &Path, root: &str, job: &str, ahead: u64) -> anyhow::Result<History> {
+pub(crate) fn history(dir: &Path, root: &str, job: &str, ahead: i64) -> anyhow::Result<History> {
     let servers = by_servers(dir, root, job, ahead)?;
+    let is_decision = |line: &Line| matches!(line.event, Event::Decided { .. });
+    ensure!(servers.iter().any(is_decision), "the servers' logs have no decision of {root}/{job}");
     let text: String =
         servers.iter().map(|line| serde_json::to_string(line).unwrap_or_default() + "\n").collect();
     fs::write(dir.join("history/servers.jsonl"), text)?;
@@ -21,7 +23,7 @@ pub(crate) fn history(dir: &Path, root: &str, job: &str, ahead: u64) -> anyhow::
     Ok(History::of(lines))
 }
 
-fn by_servers(dir: &Path, root: &str, job: &str, ahead: u64) -> anyhow::Result<Vec<Line>> {
+fn by_servers(dir: &Path, root: &str, job: &str, ahead: i64) -> anyhow::Result<Vec<Line>> {
     let mut txns = Vec::new();
     for server in fs::read_dir(dir.join("servers"))? {
         for file in files_below(&server?.path())? {

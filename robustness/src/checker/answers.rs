@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::excuses::Overlaps;
 use super::violation::Findings;
 use crate::history::{Answer, History, Outcome};
 
@@ -14,6 +15,7 @@ struct Seen {
 
 pub(super) fn check(history: &History) -> Findings {
     let mut findings = Findings::default();
+    let overlaps = Overlaps::of(history);
     let mut slots: BTreeMap<_, BTreeMap<_, Seen>> = BTreeMap::new();
     for operation in history.operations() {
         let Outcome::Ok(Answer::Status { code: 200, leadership: Some(leadership) }) = operation.outcome
@@ -34,6 +36,7 @@ pub(super) fn check(history: &History) -> Findings {
         for ((_, leadership), seen) in &slot {
             if let Some(((began, older_line), older)) =
                 began_last.filter(|((began, _), _)| *began > seen.ended_first.0)
+                && !overlaps.excuse(older, seen.ended_first.0, began)
             {
                 let late = (began - seen.ended_first.0) / 1_000_000;
                 let (member, token) = (&leadership.member, leadership.token);

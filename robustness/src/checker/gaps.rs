@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::excuses::{Disturbance, disturbances};
+use super::excuses::{Disturbance, disturbances, stalls};
 use super::violation::Findings;
 use crate::history::{Event, Excuse, History};
 
@@ -10,15 +10,7 @@ pub(super) fn check(history: &History) -> Findings {
     let mut findings = Findings::default();
     let Some(setup) = history.setup() else { return findings };
     let bound = setup.session_timeout_ms * setup.leaderless_timeouts * 1_000_000;
-    let disturbances = disturbances(history);
-    let stalls: Vec<(u64, u64)> = history
-        .lines()
-        .iter()
-        .filter_map(|line| match &line.event {
-            Event::Stall { ms } => Some((line.at.saturating_sub(ms * 1_000_000), line.at)),
-            _ => None,
-        })
-        .collect();
+    let (disturbances, stalls) = (disturbances(history), stalls(history));
     let mut latest = BTreeMap::new();
     for (number, line) in history.lines().iter().enumerate() {
         let slots: Vec<_> = match &line.event {
@@ -46,7 +38,7 @@ pub(super) fn check(history: &History) -> Findings {
 }
 
 /// The longest time between these two in which nothing new was broken, repaired or ordered, in which a leader can be
-/// expected, less the stalls of the machine.
+/// expected, less the stalls of the machine: a stall breaks nothing new.
 fn calm(from: u64, to: u64, disturbances: &[Disturbance<'_>], stalls: &[(u64, u64)]) -> u64 {
     let changes = disturbances.iter().flat_map(|one| [one.from, one.to]);
     let mut moments: Vec<u64> = changes.filter(|at| (from..to).contains(at)).chain([from, to]).collect();

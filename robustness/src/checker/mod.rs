@@ -12,6 +12,8 @@ mod spans;
 mod store;
 mod tokens;
 mod violation;
+mod witnessed;
+mod workers;
 
 use std::fmt::Write as _;
 
@@ -19,10 +21,10 @@ use serde_json::json;
 
 pub use violation::{Check, Findings, Violation};
 
-use crate::history::History;
+use crate::history::{Event, History};
 
 /// All checks.
-pub const CHECKS: [Check; 9] = [
+pub const CHECKS: [Check; 10] = [
     Check {
         name: "one-actor",
         promise: "At most one member acts as leader of a slot.",
@@ -69,19 +71,28 @@ pub const CHECKS: [Check; 9] = [
         promise: "Nothing of a worker or a job runs after its end.",
         run: leftovers::check,
     },
+    Check {
+        name: "no-crash",
+        promise: "A worker ends because it was asked to, or with an exit code that says to start it again: 69 or 75.",
+        run: workers::check,
+    },
 ];
 
 /// What was found about each promise.
 #[derive(Clone, Debug)]
 pub struct Report {
     findings: Vec<(Check, Findings)>,
+    /// The records of the servers that could not be read.
+    unread: usize,
 }
 
 impl Report {
     /// Checks a history.
     #[must_use]
     pub fn of(history: &History) -> Self {
-        Self { findings: CHECKS.into_iter().map(|check| (check, (check.run)(history))).collect() }
+        let unread = history.lines().iter().filter(|line| matches!(line.event, Event::Unread { .. }));
+        let findings = CHECKS.into_iter().map(|check| (check, (check.run)(history))).collect();
+        Self { findings, unread: unread.count() }
     }
 
     /// Whether every promise has held.
@@ -101,7 +112,14 @@ impl Report {
         self.findings.iter().filter(|(_, findings)| findings.examined == 0).map(|(check, _)| check.name)
     }
 
-    /// The report as JSON: `held`, and the `checks` with their violations and the lines that show them.
+    /// How many records of the servers could not be read, so no check knows them.
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        self.unread
+    }
+
+    /// The report as JSON: `held`, how many records of the servers are `unread`, and the `checks` with their violations and the
+    /// lines that show them.
     #[must_use]
     pub fn json(&self, history: &History) -> serde_json::Value {
         let checks = self.findings.iter().map(|(check, findings)| {
@@ -116,7 +134,7 @@ impl Report {
                 "violations": violations.collect::<Vec<_>>(),
             })
         });
-        json!({ "held": self.held(), "checks": checks.collect::<Vec<_>>() })
+        json!({ "held": self.held(), "unread": self.unread, "checks": checks.collect::<Vec<_>>() })
     }
 
     /// The report as text: each promise that was broken with the lines that show it, then `held` or `broken`.
@@ -140,6 +158,9 @@ impl Report {
                     let _ = writeln!(text, "    {line}");
                 }
             }
+        }
+        if self.unread > 0 {
+            let _ = writeln!(text, "records of the servers that can't be read: {}", self.unread);
         }
         let _ = writeln!(text, "{}", if self.held() { "held" } else { "broken" });
         text

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::excuses::disturbances;
+use super::excuses::Overlaps;
 use super::spans::{Span, spans};
 use super::violation::Findings;
-use crate::history::{Excuse, History};
+use crate::history::History;
 
 pub(super) fn check(history: &History) -> Findings {
     let mut findings = Findings::default();
-    let disturbances = disturbances(history);
+    let overlaps = Overlaps::of(history);
     let mut latest: BTreeMap<_, Span<'_>> = BTreeMap::new();
     for span in spans(history) {
         findings.examined += 1;
@@ -17,11 +17,8 @@ pub(super) fn check(history: &History) -> Findings {
             latest.insert(span.slot(), span);
             continue;
         };
-        let is_excused = || {
-            let between = disturbances.iter().filter(|one| one.is_within(earlier.from, span.from));
-            between.into_iter().any(|one| one.excuses(Excuse::Overlap))
-        };
-        if span.from <= earlier.to && !is_excused() {
+        let may_act = || overlaps.excuse(&earlier.leadership.member, span.from, earlier.to);
+        if span.from <= earlier.to && !may_act() {
             findings.found(
                 format!(
                     "{} (token {}) acted until {} ms after {} (token {}) had begun to act",

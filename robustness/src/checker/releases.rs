@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::excuses::disturbances;
+use super::excuses::Overlaps;
 use super::spans::spans;
 use super::violation::Findings;
-use crate::history::{Event, Excuse, History};
-
-/// The servers' times are in milliseconds, rounded down.
-const ROUNDED: u64 = 2_000_000;
+use crate::history::{Event, History};
 
 pub(super) fn check(history: &History) -> Findings {
     let mut findings = Findings::default();
@@ -18,15 +15,12 @@ pub(super) fn check(history: &History) -> Findings {
             released.insert(leadership, (line.at, number));
         }
     }
-    let disturbances = disturbances(history);
+    let overlaps = Overlaps::of(history);
     for span in spans(history) {
         let Some((gone, number)) = released.get(span.leadership) else { continue };
         findings.examined += 1;
-        let is_excused = || {
-            let meanwhile = disturbances.iter().filter(|one| one.is_within(span.from, *gone));
-            meanwhile.into_iter().any(|one| one.excuses(Excuse::Overlap))
-        };
-        if span.to > gone + ROUNDED && !is_excused() {
+        let may_act = || overlaps.excuse(&span.leadership.member, *gone, span.to);
+        if span.to > gone.saturating_add(history.tolerance()) && !may_act() {
             findings.found(
                 format!(
                     "{} (token {}) acted {} ms after its leader znode was deleted",

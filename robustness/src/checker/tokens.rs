@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::spans::{Span, spans};
 use super::violation::Findings;
+use super::witnessed::first_terms;
 use crate::history::{Event, History, Leadership};
 
 pub(super) fn check(history: &History) -> Findings {
@@ -17,6 +18,7 @@ pub(super) fn check(history: &History) -> Findings {
             _ => None,
         })
         .collect();
+    let first_terms = first_terms(history);
     let mut owners: BTreeMap<_, Span<'_>> = BTreeMap::new();
     let mut highest: BTreeMap<_, Span<'_>> = BTreeMap::new();
     for span in spans(history) {
@@ -29,7 +31,9 @@ pub(super) fn check(history: &History) -> Findings {
                 format!("{member} and {also} have led with one token, {token}"),
                 vec![other.lines[0], at],
             );
-        } else if !acquired.is_empty() && !acquired.contains_key(span.leadership) {
+        } else if first_terms.get(job.as_str()).is_some_and(|first| term > first)
+            && !acquired.contains_key(span.leadership)
+        {
             let of = format!("{member} has led in term {term} with token {token}");
             findings.found(format!("{of}, and the servers know no such leader znode"), vec![at]);
         } else if let Some(before) =

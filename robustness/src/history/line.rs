@@ -65,6 +65,9 @@ pub enum Event {
         fault: u64,
         /// What was done to what.
         what: String,
+        /// The member that it hits, if that is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        member: Option<String>,
         /// What the documents do not promise while it lasts.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         excuses: Vec<Excuse>,
@@ -78,6 +81,15 @@ pub enum Event {
     Stall {
         /// In milliseconds.
         ms: u64,
+    },
+    /// A worker has ended that the test has not killed.
+    Ended {
+        /// Its member.
+        member: String,
+        /// Its exit code; without one a signal has ended it.
+        code: Option<i32>,
+        /// Whether it was asked to end.
+        asked: bool,
     },
     /// A process is still there after everything was ended.
     Left {
@@ -109,9 +121,17 @@ pub enum Event {
     Request {
         /// Its id, such as `r-0000000000`.
         request: String,
+        /// What is requested, such as `restart-standby`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<String>,
         /// The state.
         #[serde(flatten)]
         state: RequestState,
+    },
+    /// By the servers: a record that can't be read, so the checks do not know it.
+    Unread {
+        /// Its znode.
+        path: String,
     },
 }
 
@@ -122,6 +142,9 @@ pub struct Setup {
     pub session_timeout_ms: u64,
     /// For how many session timeouts a slot may be without an acting leader.
     pub leaderless_timeouts: u64,
+    /// What the servers' wall clock shows more than the clock of the history, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<i64>,
 }
 
 /// One leadership: who leads what, and its number.

@@ -7,6 +7,7 @@ use super::operations::Operation;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     lines: Vec<Line>,
+    tolerance: u64,
 }
 
 /// A line that is none of a history.
@@ -23,7 +24,23 @@ impl History {
     #[must_use]
     pub fn of(mut lines: Vec<Line>) -> Self {
         lines.sort_by_key(|line| line.at);
-        Self { lines }
+        Self { lines, tolerance: Self::TOLERANCE }
+    }
+
+    /// The usual tolerance, in nanoseconds, for servers and jobs on one machine: the servers' times are in milliseconds, rounded
+    /// down.
+    pub const TOLERANCE: u64 = 2_000_000;
+
+    /// The same with so many nanoseconds by which the servers' times may differ from the others.
+    #[must_use]
+    pub fn tolerating(self, tolerance: u64) -> Self {
+        Self { tolerance, ..self }
+    }
+
+    /// By how many nanoseconds the servers' times may differ from the others.
+    #[must_use]
+    pub fn tolerance(&self) -> u64 {
+        self.tolerance
     }
 
     /// Reads lines of JSON. The last one may be incomplete, since who wrote it may have been killed.
@@ -31,7 +48,8 @@ impl History {
     /// # Errors
     /// The first line that is none.
     pub fn parse(text: &str) -> Result<Vec<Line>, BadLine> {
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let (whole, last) = text.rsplit_once('\n').unwrap_or(("", text));
+        let last = serde_json::from_str(last).ok();
         let lines = whole.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         lines
             .map(|(at, line)| {
@@ -41,6 +59,7 @@ impl History {
                     error,
                 })
             })
+            .chain(last.map(Ok))
             .collect()
     }
 

@@ -14,7 +14,7 @@ pub struct Witness {
     prefix: String,
     job: String,
     /// What a wall clock shows more than the clock of the history, in nanoseconds.
-    ahead: u64,
+    ahead: i64,
     token_base: u64,
     /// The leader znodes that were created and have no data yet, by path: the session, and the transaction.
     created: BTreeMap<String, (i64, u64)>,
@@ -26,10 +26,11 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// The lines of a job's election below `root`. A wall clock shows `ahead` nanoseconds more than the clock of the history.
+    /// The lines of a job's election below `root`, with or without a `/` at its end. A wall clock shows `ahead` nanoseconds more
+    /// than the clock of the history.
     #[must_use]
-    pub fn lines(root: &str, job: &str, ahead: u64, txns: impl IntoIterator<Item = Txn>) -> Vec<Line> {
-        let (prefix, job) = (format!("{root}/{job}/"), job.to_owned());
+    pub fn lines(root: &str, job: &str, ahead: i64, txns: impl IntoIterator<Item = Txn>) -> Vec<Line> {
+        let (prefix, job) = (format!("{}/{job}/", root.trim_end_matches('/')), job.to_owned());
         let (created, leaders, decided) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut witness =
             Self { prefix, job, ahead, token_base: 0, created, leaders, decided, lines: Vec::new() };
@@ -53,15 +54,20 @@ impl Witness {
                 if is_leader && matches!(change, Change::Created { .. }) {
                     self.created.insert(path.to_owned(), (txn.session, txn.zxid));
                 }
-                let Ok(record) = serde_json::from_slice::<Value>(data) else { return };
-                if name == "leader/elected" {
-                    self.decision(txn, &record);
-                } else if is_leader {
-                    self.acquired(txn, path, &record);
-                } else if let Some(request) = name.strip_prefix("requests/")
-                    && let Ok(state) = serde_json::from_value::<RequestState>(record["state"].clone())
-                {
-                    self.push(txn, Event::Request { request: request.to_owned(), state });
+                let request = name.strip_prefix("requests/");
+                let is_read = is_leader || request.is_some() || matches!(name, "leader/elected" | "tokens");
+                // A leader znode is created without data, and written then.
+                if !is_read || data.is_empty() {
+                    return;
+                }
+                let Ok(record) = serde_json::from_slice::<Value>(data) else {
+                    return self.push(txn, Event::Unread { path: path.to_owned() });
+                };
+                match request {
+                    Some(request) => self.request(txn, path, request, &record),
+                    None if name == "leader/elected" => self.decision(txn, path, &record),
+                    None if name == "tokens" => self.token_base = number(&record["token_base"]),
+                    None => self.acquired(txn, path, &record),
                 }
             }
             Change::Deleted { path } => {
@@ -84,21 +90,42 @@ impl Witness {
     /// By the first data of a leader znode, which need not be that of its creation.
     fn acquired(&mut self, txn: &Txn, path: &str, record: &Value) {
         let Some((session, czxid)) = self.created.remove(path) else { return };
+        let Some(member) = text(&record["member"]) else {
+            return self.push(txn, Event::Unread { path: path.to_owned() });
+        };
+        // A contender knows the base that it uses; a leader znode has none.
+        self.token_base = self.token_base.max(number(&record["token_base"]));
+        let token = czxid + self.token_base;
         let leadership = Leadership {
             job: self.job.clone(),
             slot: number(&record["slot"]),
-            member: text(&record["member"]).unwrap_or_default(),
-            term: number(&record["term"]),
-            token: czxid + self.token_base,
+            member,
+            // Without an elector there are no terms but the tokens.
+            term: record["term"].as_u64().unwrap_or(token),
+            token,
         };
         self.leaders.insert(path.to_owned(), (session, leadership.clone()));
         self.push(txn, Event::Acquired(leadership));
     }
 
-    fn decision(&mut self, txn: &Txn, record: &Value) {
+    fn request(&mut self, txn: &Txn, path: &str, request: &str, record: &Value) {
+        let event = match serde_json::from_value::<RequestState>(record["state"].clone()) {
+            Ok(state) => Event::Request { request: request.to_owned(), kind: text(&record["kind"]), state },
+            Err(_) => Event::Unread { path: path.to_owned() },
+        };
+        self.push(txn, event);
+    }
+
+    fn decision(&mut self, txn: &Txn, path: &str, record: &Value) {
         self.token_base = number(&record["token_base"]);
-        for (slot, decision) in (0..).zip(record["slots"].as_array().into_iter().flatten()) {
-            let term = number(&decision["given"]["term"]);
+        let Some(slots) = record["slots"].as_array() else {
+            return self.push(txn, Event::Unread { path: path.to_owned() });
+        };
+        for (slot, decision) in (0..).zip(slots) {
+            let Some(term) = decision["given"]["term"].as_u64() else {
+                self.push(txn, Event::Unread { path: path.to_owned() });
+                continue;
+            };
             if self.decided.insert(slot, term) == Some(term) {
                 continue; // About another slot, or the line of succession alone.
             }
@@ -109,7 +136,9 @@ impl Witness {
     }
 
     fn push(&mut self, txn: &Txn, event: Event) {
-        let at = (txn.at_ms * 1_000_000).saturating_sub(self.ahead);
+        let at = (txn.at_ms * 1_000_000).saturating_add_signed(self.ahead.saturating_neg());
+        // Each server that led the others had its own clock, and the order is that of the transactions.
+        let at = at.max(self.lines.last().map_or(0, |last| last.at));
         self.lines.push(Line { at, by: format!("zookeeper {:#x}", txn.zxid), event });
     }
 }

@@ -29,7 +29,7 @@ struct World {
 pub(crate) fn history(seed: u64) -> History {
     let mut world =
         World { rng: Rng::with_seed(seed), lines: Vec::new(), now: 1000, ops: 0, values: Vec::new() };
-    let setup = Setup { session_timeout_ms: TIMEOUT_MS, leaderless_timeouts: 5 };
+    let setup = Setup { session_timeout_ms: TIMEOUT_MS, leaderless_timeouts: 5, ahead: None };
     world.push(0, "test", Event::Setup(setup));
     let mut next =
         Leadership { job: "orders".into(), slot: 0, member: MEMBERS[0].into(), term: 1, token: 100 };
@@ -77,6 +77,11 @@ impl World {
         let Leadership { job, slot, term, member, .. } = next.clone();
         let (member, cause) = (Some(member), cause.to_owned());
         self.push(self.now, "zookeeper", Event::Decided { job, slot, term, member, cause });
+    }
+
+    fn requested(&mut self, at_ms: u64, request: &str, state: RequestState) {
+        let (request, kind) = (request.to_owned(), Some("switchover".to_owned()));
+        self.push(at_ms, "zookeeper", Event::Request { request, kind, state });
     }
 
     fn takes_over(&mut self, leader: &Leadership) {
@@ -137,7 +142,11 @@ impl World {
         let what = format!("{} is lost", leader.member);
         match way {
             Way::Killed => {
-                self.push(begun, "test", Event::Fault { fault, what, excuses: vec![] });
+                self.push(
+                    begun,
+                    "test",
+                    Event::Fault { fault, what, member: Some(leader.member.clone()), excuses: vec![] },
+                );
                 // Nobody knows whether it was written: it was.
                 let value = self.rng.u64(..);
                 self.values.push((leader.token, value));
@@ -146,13 +155,17 @@ impl World {
                 self.now += 400;
             }
             Way::CutOff => {
-                self.push(begun, "test", Event::Fault { fault, what, excuses: vec![] });
+                self.push(
+                    begun,
+                    "test",
+                    Event::Fault { fault, what, member: Some(leader.member.clone()), excuses: vec![] },
+                );
                 self.acts(leader, TIMEOUT_MS / 2);
                 self.now = begun + TIMEOUT_MS + 500;
             }
             Way::Switchover => {
                 let request = format!("r-{fault:010}");
-                self.push(begun, "zookeeper", Event::Request { request, state: RequestState::Pending });
+                self.requested(begun, &request, RequestState::Pending);
                 self.now += 20;
             }
         }
@@ -180,19 +193,17 @@ impl World {
             let Leadership { job, slot, term, .. } = leader.clone();
             let (term, cause) = (term + 1000, "switchover".to_owned());
             self.push(self.now, "zookeeper", Event::Decided { job, slot, term, member: None, cause });
-            let state = RequestState::Accepted { term };
-            self.push(self.now, "zookeeper", Event::Request { request: request.clone(), state });
+            self.requested(self.now, &request, RequestState::Accepted { term });
         }
         self.decided(&next, "switchover");
-        let accepted = Event::Request { request: request.clone(), state: RequestState::Accepted { term } };
-        self.push(self.now, "zookeeper", accepted);
+        self.requested(self.now, &request, RequestState::Accepted { term });
         self.now += 30;
         self.push(self.now, &leader.member, Event::End(leader.clone()));
         self.now += 10;
         self.push(self.now, "zookeeper", Event::Released(leader.clone()));
         let state = RequestState::Done { term, leader: next.member.clone() };
         let done = self.now + 200;
-        self.push(done, "zookeeper", Event::Request { request: request.clone(), state: state.clone() });
+        self.requested(done, &request, state.clone());
         let arguments = vec!["--to".to_owned(), next.member.clone()];
         let call = Call::Operator { verb: "switchover".to_owned(), arguments, excuses: vec![] };
         let answer = Answer::Told { code: 0, request: Some(request), state: Some(state) };

@@ -4,4 +4,5 @@ mod check_trace;
 mod good;
 mod logs;
 mod schedules;
+mod sound;
 mod spoiled;

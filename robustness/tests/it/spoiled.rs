@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use fastrand::Rng;
 use robustness::checker::Report;
-use robustness::history::{Answer, Call, Event, History, Leadership, Line, RequestState};
+use robustness::history::{Answer, Call, Event, Excuse, History, Leadership, Line, RequestState};
 
 use crate::good::{self, TIMEOUT_MS};
 
@@ -15,8 +15,11 @@ const MS: u64 = 1_000_000;
 /// Spoils a history; `None` if it has nothing to spoil.
 type Spoil = fn(&mut Vec<Line>, &mut Rng) -> Option<()>;
 
-const SPOILS: [(&str, &str, Spoil); 25] = [
+const SPOILS: [(&str, &str, Spoil); 34] = [
     ("one-actor", "a leader begins before its predecessor has ended", begins_early),
+    ("one-actor", "two act, and another member was frozen", begins_early_beside_a_fault),
+    ("one-actor", "two act long after a command by force", begins_early_after_a_command),
+    ("one-actor", "two act for long after a command by force", act_for_long),
     ("ends-with-its-znode", "a leader acts once more after its znode is gone", acts_late),
     ("tokens-grow", "two leaderships have one token", one_token),
     ("tokens-grow", "a token is lower than the one before it", token_goes_back),
@@ -31,16 +34,22 @@ const SPOILS: [(&str, &str, Spoil); 25] = [
     ("store-is-fenced", "a read sees what was not written yet", early_read),
     ("store-is-fenced", "the newest token is refused", newest_refused),
     ("store-is-fenced", "an older token is claimed after a newer one", claims_late),
+    ("store-is-fenced", "two members use one token", one_token_of_two),
     ("requests-once", "a request begins twice", begins_twice),
     ("requests-once", "a withdrawn request begins", begins_withdrawn),
     ("requests-once", "the operator is told of another outcome", told_wrong),
+    ("requests-once", "a command fails, and its request is done", fails_wrongly),
     ("requests-once", "it is done by a member that has not led", done_by_nobody),
     ("one-answers-200", "an older leader answers 200 again", answers_again),
     ("leader-in-time", "nobody leads for a while", nobody_leads),
     ("leader-in-time", "nobody leads at the end", nobody_leads_at_the_end),
+    ("leader-in-time", "nobody leads while the machine stalls now and then", nobody_leads_and_it_stalls),
     ("moves-have-causes", "a move without a fault", no_fault),
+    ("moves-have-causes", "a move that short stalls do not explain", no_fault_but_stalls),
+    ("moves-have-causes", "a move long after the last fault was repaired", moved_long_after),
     ("moves-have-causes", "a switchover that nobody has ordered", not_ordered),
     ("nothing-left", "a process is left", process_left),
+    ("no-crash", "a worker panics", worker_panics),
 ];
 
 #[test]
@@ -87,13 +96,14 @@ fn a_history_survives_its_text() {
     let text: String =
         history.lines().iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
     assert_eq!(History::of(History::parse(&text).unwrap()), history);
+    assert_eq!(History::of(History::parse(text.trim_end()).unwrap()), history);
     let cut = &text[..text.len() - 5];
     assert_eq!(History::parse(cut).unwrap().len(), history.lines().len() - 1, "who wrote it was killed");
     assert!(History::parse("{\"at\":1}\n").is_err());
 }
 
 /// The number of a random line that is wanted.
-fn any(lines: &[Line], rng: &mut Rng, wanted: impl Fn(&Event) -> bool) -> Option<usize> {
+pub(crate) fn any(lines: &[Line], rng: &mut Rng, wanted: impl Fn(&Event) -> bool) -> Option<usize> {
     let found: Vec<_> = (0..lines.len()).filter(|number| wanted(&lines[*number].event)).collect();
     (!found.is_empty()).then(|| found[rng.usize(..found.len())])
 }
@@ -103,11 +113,11 @@ fn last(lines: &[Line], wanted: impl Fn(&Event) -> bool) -> Option<usize> {
 }
 
 /// The line of a random first act that follows another leadership.
-fn second_lead(lines: &[Line], rng: &mut Rng) -> Option<usize> {
+pub(crate) fn second_lead(lines: &[Line], rng: &mut Rng) -> Option<usize> {
     any(lines, rng, |event| matches!(event, Event::Lead(leadership) if leadership.term > 1))
 }
 
-fn leadership(line: &Line) -> Leadership {
+pub(crate) fn leadership(line: &Line) -> Leadership {
     match &line.event {
         Event::Lead(leadership)
         | Event::Act(leadership)
@@ -117,7 +127,7 @@ fn leadership(line: &Line) -> Leadership {
     }
 }
 
-fn acts_of(lines: &[Line], term: u64) -> Vec<usize> {
+pub(crate) fn acts_of(lines: &[Line], term: u64) -> Vec<usize> {
     let is_of = |event: &Event| matches!(event, Event::Act(leadership) if leadership.term == term);
     (0..lines.len()).filter(|number| is_of(&lines[*number].event)).collect()
 }
@@ -127,6 +137,73 @@ fn begins_early(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
     let before = *acts_of(lines, leadership(&lines[lead]).term - 1).last()?;
     lines[lead].at = lines[before].at - 1;
     Some(())
+}
+
+/// A command that the documents promise less after.
+pub(crate) fn forced(at: u64) -> Line {
+    let excuses = vec![Excuse::Overlap];
+    let call = Call::Operator { verb: "failover".into(), arguments: vec!["--force".into()], excuses };
+    Line { at, by: "operator".into(), event: Event::Invoke { op: u64::MAX, call } }
+}
+
+fn begins_early_beside_a_fault(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
+    begins_early(lines, rng)?;
+    let (member, excuses) = (Some("elsewhere".to_owned()), vec![Excuse::Overlap]);
+    let event = Event::Fault { fault: 99, what: "elsewhere: all frozen".into(), member, excuses };
+    lines.push(Line { at: lines[0].at + 1, by: "test".into(), event });
+    Some(())
+}
+
+fn begins_early_after_a_command(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
+    let lead = second_lead(lines, rng)?;
+    let [first, second, .., last] = acts_of(lines, leadership(&lines[lead]).term - 1)[..] else {
+        return None;
+    };
+    lines.push(forced(lines[first].at + 1));
+    calm_before(lines, lines[second].at, 20 * TIMEOUT_MS)?;
+    lines[lead].at = lines[last].at - 1;
+    Some(())
+}
+
+fn act_for_long(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
+    let lead = second_lead(lines, rng)?;
+    let before = *acts_of(lines, leadership(&lines[lead]).term - 1).last()?;
+    let (at, event) = (lines[lead].at, lines[before].event.clone());
+    lines.push(forced(at - 1));
+    lines.push(Line { at: at + (TIMEOUT_MS + 1000) * MS, by: "late".into(), event });
+    lines.retain(|line| !matches!(line.event, Event::Released(_)));
+    Some(())
+}
+
+/// Puts so many milliseconds before this time, in which the leader acts. Faults that had begun are repaired as early as before.
+pub(crate) fn calm_before(lines: &mut Vec<Line>, at: u64, ms: u64) -> Option<()> {
+    let is_act = |line: &&Line| line.at < at && matches!(line.event, Event::Act(_));
+    let leader = lines.iter().filter(is_act).max_by_key(|line| line.at)?.clone();
+    let begun: Vec<_> = lines.iter().filter(|line| line.at < at).filter_map(fault).collect();
+    for line in lines.iter_mut().filter(|line| line.at >= at) {
+        if !matches!(line.event, Event::Healed { fault } if begun.contains(&fault)) {
+            line.at += ms * MS;
+        }
+    }
+    lines.extend((0..ms / 1000).map(|second| Line { at: at + second * 1000 * MS, ..leader.clone() }));
+    Some(())
+}
+
+/// The number of the fault that begins.
+fn fault(line: &Line) -> Option<u64> {
+    match line.event {
+        Event::Fault { fault, .. } => Some(fault),
+        _ => None,
+    }
+}
+
+/// Removes a fault, and gives the time at which it had begun.
+pub(crate) fn without_fault(lines: &mut Vec<Line>, removed: u64) -> Option<u64> {
+    let at = lines.iter().find(|line| fault(line) == Some(removed))?.at;
+    lines.retain(|line| {
+        fault(line) != Some(removed) && !matches!(line.event, Event::Healed { fault } if fault == removed)
+    });
+    Some(at)
 }
 
 fn acts_late(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
@@ -296,6 +373,20 @@ fn claims_late(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
     Some(())
 }
 
+fn one_token_of_two(lines: &mut Vec<Line>, _: &mut Rng) -> Option<()> {
+    let newest = leadership(&lines[last(lines, |event| matches!(event, Event::Lead(_)))?]);
+    let is_other = |event: &Event| matches!(event, Event::Lead(of) if of.member != newest.member);
+    let by = lines[last(lines, is_other)?].by.clone();
+    let end = lines[last(lines, |event| matches!(event, Event::Act(_)))?].at;
+    let (op, token, value) = (u64::MAX, newest.token, 1);
+    let call = Call::Write { store: good::STORE.into(), token, value };
+    // After the last of its own.
+    lines.push(Line { at: end + 50 * MS, by: by.clone(), event: Event::Invoke { op, call } });
+    lines.push(Line { at: end + 51 * MS, by, event: Event::Ok { op, answer: Answer::Done } });
+    values(lines)?.push((token, value));
+    Some(())
+}
+
 fn request_line(lines: &[Line], rng: &mut Rng, wanted: fn(&RequestState) -> bool) -> Option<usize> {
     any(lines, rng, |event| matches!(event, Event::Request { state, .. } if wanted(state)))
 }
@@ -326,6 +417,14 @@ fn told_wrong(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
     let told = any(lines, rng, |event| matches!(event, Event::Ok { answer: Answer::Told { .. }, .. }))?;
     if let Event::Ok { answer: Answer::Told { state, .. }, .. } = &mut lines[told].event {
         *state = Some(RequestState::Failed);
+    }
+    Some(())
+}
+
+fn fails_wrongly(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
+    let told = any(lines, rng, |event| matches!(event, Event::Ok { answer: Answer::Told { .. }, .. }))?;
+    if let Event::Ok { answer: Answer::Told { code, state, .. }, .. } = &mut lines[told].event {
+        (*code, *state) = (1, None);
     }
     Some(())
 }
@@ -376,18 +475,53 @@ fn nobody_leads(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
     Some(())
 }
 
+fn nobody_leads_and_it_stalls(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
+    let act = any(lines, rng, |event| matches!(event, Event::Act(_)))?;
+    let since = lines[act].at;
+    for line in lines.iter_mut().filter(|line| line.at > since) {
+        line.at += 6 * TIMEOUT_MS * MS;
+    }
+    let stall = |second| stall(since + second * 1000 * MS, 400);
+    lines.extend((5..35).step_by(5).map(stall));
+    Some(())
+}
+
+pub(crate) fn stall(at: u64, ms: u64) -> Line {
+    Line { at, by: "test".into(), event: Event::Stall { ms } }
+}
+
+/// The same before each decision.
+pub(crate) fn stalls(lines: &mut Vec<Line>, ms: u64) {
+    let decided: Vec<_> =
+        lines.iter().filter(|line| matches!(line.event, Event::Decided { .. })).map(|line| line.at).collect();
+    lines.extend(decided.into_iter().map(|at| stall(at - 1, ms)));
+}
+
 fn nobody_leads_at_the_end(lines: &mut Vec<Line>, _: &mut Rng) -> Option<()> {
     let end = last(lines, |event| matches!(event, Event::Finished))?;
     lines[end].at += 6 * TIMEOUT_MS * MS;
     Some(())
 }
 
-fn no_fault(lines: &mut Vec<Line>, _: &mut Rng) -> Option<()> {
+pub(crate) fn no_fault(lines: &mut Vec<Line>, _: &mut Rng) -> Option<()> {
     lines.retain(|line| !matches!(line.event, Event::Fault { .. } | Event::Healed { .. }));
     // An operator's commands would explain it too.
     lines.retain(|line| line.by != "operator" && !matches!(&line.event, Event::Request { .. }));
     lines.retain(|line| !matches!(&line.event, Event::Decided { cause, .. } if cause == "switchover"));
     Some(())
+}
+
+fn no_fault_but_stalls(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
+    no_fault(lines, rng)?;
+    stalls(lines, 400);
+    Some(())
+}
+
+fn moved_long_after(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
+    let number = any(lines, rng, |event| matches!(event, Event::Fault { .. }))?;
+    let removed = fault(&lines[number])?;
+    let at = without_fault(lines, removed)?;
+    calm_before(lines, at, 7 * TIMEOUT_MS)
 }
 
 fn not_ordered(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
@@ -398,5 +532,13 @@ fn not_ordered(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
 fn process_left(lines: &mut Vec<Line>, _: &mut Rng) -> Option<()> {
     let at = lines.last()?.at;
     lines.push(Line { at, by: "test".into(), event: Event::Left { pid: 77, command: "ledger run".into() } });
+    Some(())
+}
+
+fn worker_panics(lines: &mut Vec<Line>, _: &mut Rng) -> Option<()> {
+    let end = last(lines, |event| matches!(event, Event::Act(_)))?;
+    let (at, member) = (lines[end].at, leadership(&lines[end]).member);
+    let event = Event::Ended { member, code: Some(101), asked: false };
+    lines.push(Line { at, by: "test".into(), event });
     Some(())
 }

@@ -84,7 +84,11 @@ impl Faults {
         self.next += 1;
         self.active.insert(fault, act);
         let excuses = self.nobody_can_lead().into_iter().collect();
-        self.trace.record(BY, Event::Fault { fault, what: format!("{act:?}"), excuses });
+        let member = match act.part() {
+            Part::Member(member) => Some(format!("m{member}")),
+            Part::Server(_) | Part::Nothing => None,
+        };
+        self.trace.record(BY, Event::Fault { fault, what: format!("{act:?}"), member, excuses });
         let faults = self.network.servers.faults();
         match act {
             Act::Cut(member) => self.at(member, |broken, life| {

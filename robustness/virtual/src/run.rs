@@ -59,7 +59,7 @@ async fn play(plan: Arc<Plan>, trace: Arc<Trace>) {
     let servers = servers.unwrap_or_else(|error| panic!("the servers: {error}"));
     let network = Network::new(servers, plan.latency_ms, Arc::clone(&trace));
     let session_timeout_ms = u64::try_from(SESSION_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-    let setup = Setup { session_timeout_ms, leaderless_timeouts: LEADERLESS_TIMEOUTS };
+    let setup = Setup { session_timeout_ms, leaderless_timeouts: LEADERLESS_TIMEOUTS, ahead: None };
     trace.record("test", Event::Setup(setup));
     let mut faults = Faults::new(Arc::clone(&plan), Arc::clone(&network), Arc::clone(&trace));
     for member in 0..plan.members {

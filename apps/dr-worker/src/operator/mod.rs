@@ -131,7 +131,7 @@ enum Verb {
     /// Check a history of a deployment: 'held', or the broken lines.
     ///
     /// It needs neither configuration nor ZooKeeper. docs/reliability.md has the promises and the lines. Exit code 1 if one
-    /// was broken.
+    /// was broken, 64 if there was nothing to check.
     CheckTrace(check_trace::CheckTraceArguments),
     /// Print each change as one line of JSON, until it is stopped.
     ///

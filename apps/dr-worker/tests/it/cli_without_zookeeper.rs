@@ -65,7 +65,12 @@ fn a_history_is_checked() {
         fs::write(given.dir.path().join("test.jsonl"), text).expect("a file");
         given.run(&[], &[&["check-trace", "."], how].concat())
     };
-    assert!(check("", &[]).assert(0, &[]).stdout.ends_with("\nheld\n"));
+    let finished = "{\"at\":1,\"by\":\"test\",\"event\":\"finished\"}\n";
+    assert!(check(finished, &["--ahead", "-5"]).assert(0, &[]).stdout.ends_with("\nheld\n"));
+    check("", &[]).assert(64, &[".: no line is in it"]);
+    let stall = "{\"at\":1,\"by\":\"test\",\"event\":\"stall\",\"ms\":400}\n";
+    check(stall, &[]).assert(64, &["the history has no line that a check examines"]);
+    check(finished, &["--txn-log", "."]).assert(64, &[".: no file there is named log.*"]);
     let left = "{\"at\":1,\"by\":\"test\",\"event\":\"left\",\"pid\":77,\"command\":\"ledger run\"}\n";
     let broken = check(left, &[]);
     broken.assert(1, &["the history breaks a promise: nothing-left"]);
