@@ -67,7 +67,7 @@ fn by_sentence(sentence: &str) -> Option<(String, Option<RequestState>)> {
     let (number, rest) = rest.split_at(digits);
     let state = if rest.starts_with(" was withdrawn: ") {
         Some(RequestState::Cancelled)
-    } else if rest.ends_with("; try again") {
+    } else if rest.starts_with(" expired: ") {
         Some(RequestState::Expired)
     } else if rest.starts_with(": ") || rest.starts_with(" is still open: ") {
         // It has failed or was withdrawn; or it goes on.
@@ -88,7 +88,10 @@ mod tests {
             told(code, &serde_json::json!({ "error": { "code": code, "message": sentence } }).to_string())
         };
         let of = |code, request: &str, state| Answer::Told { code, request: Some(request.to_owned()), state };
-        assert_eq!(told(1, "request r-0000000007: no member may lead"), of(1, "r-0000000007", None));
+        assert_eq!(
+            told(1, "request r-0000000007: no member may lead; try again"),
+            of(1, "r-0000000007", None)
+        );
         let withdrawn =
             "request r-0000000007 was withdrawn: no elector began it within 20s; nothing was moved";
         assert_eq!(told(75, withdrawn), of(75, "r-0000000007", Some(RequestState::Cancelled)));

@@ -54,7 +54,7 @@ pub struct BadLog(&'static str);
 /// Reads a file of a transaction log, up to its end or to an entry that a killed server has not completed.
 ///
 /// # Errors
-/// If it does not begin as one.
+/// If it does not begin as one, or an entry can't be read.
 pub fn read_log(bytes: &[u8]) -> Result<Vec<Txn>, BadLog> {
     if !bytes.starts_with(MAGIC) {
         return Err(BadLog("it does not begin with ZKLG"));
@@ -62,7 +62,7 @@ pub fn read_log(bytes: &[u8]) -> Result<Vec<Txn>, BadLog> {
     let mut rest = Input(bytes.get(HEADER..).ok_or(BadLog("it ends within its header"))?);
     let mut all = Vec::new();
     while let Some(entry) = next_entry(&mut rest) {
-        all.extend(txn(&mut Input(entry)));
+        all.push(txn(&mut Input(entry)).ok_or(BadLog("an entry ends within its fields"))?);
     }
     Ok(all)
 }

@@ -127,5 +127,6 @@ fn a_log_that_a_killed_server_has_left_ends_where_it_is_incomplete() {
         assert!(read.len() <= 2, "{length}");
     }
     assert_eq!(read_log(&whole).unwrap().len(), 2);
+    assert!(read_log(&log(&[b"too short".to_vec()])).is_err(), "an entry that is whole");
     assert!(read_log(b"ZKLG").is_err() && read_log(b"something else entirely").is_err());
 }
