@@ -436,7 +436,7 @@ fn done_by_nobody(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()> {
             *leader = "nobody".to_owned();
         }
     };
-    let Event::Request { request: id, state } = &mut lines[done].event else { return None };
+    let Event::Request { request: id, state, .. } = &mut lines[done].event else { return None };
     nobody(state);
     let id = id.clone();
     for line in lines {
@@ -481,7 +481,7 @@ fn nobody_leads_and_it_stalls(lines: &mut Vec<Line>, rng: &mut Rng) -> Option<()
     for line in lines.iter_mut().filter(|line| line.at > since) {
         line.at += 6 * TIMEOUT_MS * MS;
     }
-    let stall = |second| stall(since + second * 1000 * MS, 400);
+    let stall = |second: u64| stall(since + second * 1000 * MS, 400);
     lines.extend((5..35).step_by(5).map(stall));
     Some(())
 }
