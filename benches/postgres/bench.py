@@ -143,7 +143,7 @@ class Worker:
         keys = {"connect": self.given.zookeeper, "root": f"/{SCOPE}", "session_timeout": f"{self.given.ttl}s"}
         return [self.given.worker, *(word for file in files for word in ("--config", str(self.lib / file))),
                 *(word for key, value in keys.items() for word in ("--set", f"zookeeper.{key}={value}")),
-                "--set", 'job.orders.user="postgres"', *words]
+                "--set", 'job.orders.user="postgres"', "--set", "job.orders.restart.max=1000", *words]
 
     def start(self, node):
         words = ["--set", f"node.id={node.name}", "--set", f"node.site={node.name}", "--set", f"node.address={node.ip}",
@@ -153,7 +153,7 @@ class Worker:
     def switchover(self, _, new):
         subprocess.run(self.command("switchover", "--to", new.name, "--wait"), check=True, capture_output=True)
 
-    # A limit on takeovers and restarts is for jobs that fail: here the rounds do that.
+    # A limit on takeovers is for jobs that fail, as that on restarts: here the rounds do that.
     def forgive(self):
         subprocess.run(self.command("ack"), check=True, capture_output=True)
 

@@ -44,7 +44,7 @@ use Breaks::{Engine, Texts};
 
 const GUARD: &str = "crates/job-guard/src/guard/guard_loop.rs";
 const LATE_GUARD: Edit =
-    ("crates/job-guard/src/guard/plan.rs", "end - KILL_RESERVE", "end + KILL_RESERVE * 100");
+    ("crates/job-guard/src/guard/plan.rs", "before(end, KILL_RESERVE)", "end + KILL_RESERVE * 100");
 
 const SABOTAGES: [Sabotage; 7] = [
     // At the end of the lease the guard does nothing.

@@ -17,13 +17,12 @@ use crate::{
         Operator,
         drill::{
             checks::{CALENDAR, check},
-            gather::gather,
             report::{DrillCheck, DrillOutcome},
             runs,
         },
         evacuation::{
             course::EvacuationPhase,
-            practice::{EvaluatedPlan, examine, result},
+            practice::{EvaluatedPlan, examine, gather_for_drill, result},
             store,
         },
         operation::Author,
@@ -212,7 +211,7 @@ impl JobDrills {
     }
 
     async fn evaluate(&mut self, name: &str, plan: &DrillPlan) -> Result<(), Error> {
-        let (_, state) = gather(&self.operator()?, &self.paths, plan).await?;
+        let (_, state) = gather_for_drill(&self.operator()?, &self.paths, plan).await?;
         // The result would only be that a drill is under way.
         if state.present.conducted.is_some() {
             return Ok(());

@@ -48,16 +48,19 @@ pub enum ReadyProbe {
 }
 
 impl ReadyProbe {
-    /// The pause between two tries, within its limits, and the timeout of one; `None` without tries.
+    /// The interval and the timeout of one try, as they are configured; `None` without tries.
     pub fn pace(&self) -> Option<(Duration, Duration)> {
         match self {
             ReadyProbe::None { .. } | ReadyProbe::Notify => None,
             ReadyProbe::Exec { interval, timeout, .. }
             | ReadyProbe::Http { interval, timeout, .. }
-            | ReadyProbe::Tcp { interval, timeout, .. } => {
-                Some(((*interval).clamp(SHORTEST_PAUSE, LONGEST_PAUSE), *timeout))
-            }
+            | ReadyProbe::Tcp { interval, timeout, .. } => Some((*interval, *timeout)),
         }
+    }
+
+    /// The pause between two tries: the longest one for a probe without tries.
+    pub(crate) fn pause(&self) -> Duration {
+        self.pace().map_or(LONGEST_PAUSE, |(interval, _)| interval.clamp(SHORTEST_PAUSE, LONGEST_PAUSE))
     }
 }
 
@@ -73,7 +76,7 @@ pub struct Check {
 impl Check {
     /// The pause between the beginnings of two tries: the longest one for a probe without tries.
     pub fn interval(&self) -> Duration {
-        self.probe.pace().map_or(LONGEST_PAUSE, |(interval, _)| interval)
+        self.probe.pause()
     }
 }
 

@@ -48,12 +48,12 @@ impl Probe {
     /// # Cancel safety
     /// If the future is dropped, the guard kills a running command soon after.
     pub(super) async fn passed(self) -> bool {
-        let Some((interval, _)) = self.job.ready.pace() else {
-            return match &self.job.ready {
-                ReadyProbe::None { after } => self.has_run_for(*after).await,
-                _ => self.is_notified().await,
-            };
-        };
+        match &self.job.ready {
+            ReadyProbe::None { after } => return self.has_run_for(*after).await,
+            ReadyProbe::Notify => return self.is_notified().await,
+            ReadyProbe::Exec { .. } | ReadyProbe::Http { .. } | ReadyProbe::Tcp { .. } => {}
+        }
+        let interval = self.job.ready.pause();
         let mut say_at = BootTime::now() + WORDS_INTERVAL;
         let mut pauses = pauses(interval);
         loop {

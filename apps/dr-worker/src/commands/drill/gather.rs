@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::znodes::{DrillMode, PLANS};
+use crate::znodes::DrillMode;
 use election_admin::Snapshot;
 use election_core::Paths;
 
@@ -14,7 +14,6 @@ use super::{
 use crate::{
     commands::{
         Operator,
-        evacuation::{course::EvacuationPhase, store},
         servers::{self, Quorum},
     },
     config::{DrillPlan, OperatorConfig},
@@ -23,7 +22,7 @@ use crate::{
     wall::unix_ms,
 };
 
-/// Reads the state of the election that the plan is about.
+/// Reads the state of the election that the plan is about, but for an evacuation.
 ///
 /// # Errors
 /// If ZooKeeper does not answer, or there is no such election.
@@ -44,10 +43,6 @@ pub(crate) async fn gather(
         let known = there.map(|member| member.session_timeout_ms).filter(|timeout_ms| *timeout_ms > 0);
         known.max().map(Duration::from_millis)
     });
-    let paths = operator.paths(PLANS)?;
-    let evacuation = operator.in_time(store::read(&operator.session, &paths)).await?;
-    let running = evacuation.filter(|evacuation| evacuation.phase() == EvacuationPhase::Running);
-    state.evacuated = running.map(|evacuation| evacuation.site);
     Ok((snapshot, state))
 }
 

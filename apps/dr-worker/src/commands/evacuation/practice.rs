@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use election_admin::Snapshot;
 use election_core::{
     Paths,
     config::{MemberId, SiteId},
@@ -13,6 +14,7 @@ use serde::Serialize;
 use zk_session::Incarnation;
 
 use super::{
+    course::EvacuationPhase,
     gather::{Prepared, prepare},
     site_report::{JobEvidence, SiteDrillReport},
     store,
@@ -21,18 +23,36 @@ use crate::{
     commands::{
         Operator,
         drill::{
-            checks::{CALENDAR, calendar_of, seconds},
+            checks::{CALENDAR, State, calendar_of, seconds},
+            gather::gather,
             report::DrillCheck,
             runs,
         },
         operation::Author,
     },
-    config::SitePlan,
+    config::{DrillPlan, SitePlan},
     error::Error,
     typed::Typed,
     wall::unix_ms,
-    znodes::{Evacuation, WorkerPaths as _},
+    znodes::{Evacuation, PLANS, WorkerPaths as _},
 };
+
+/// The state that the checks of a drill need, with the evacuation that is under way.
+///
+/// # Errors
+/// If ZooKeeper does not answer, or there is no such election.
+pub(crate) async fn gather_for_drill(
+    operator: &Operator,
+    paths: &Paths,
+    plan: &DrillPlan,
+) -> Result<(Snapshot, State), Error> {
+    let (snapshot, mut state) = gather(operator, paths, plan).await?;
+    let plans = operator.paths(PLANS)?;
+    let evacuation = operator.in_time(store::read(&operator.session, &plans)).await?;
+    let running = evacuation.filter(|evacuation| evacuation.phase() == EvacuationPhase::Running);
+    state.evacuated = running.map(|evacuation| evacuation.site);
+    Ok((snapshot, state))
+}
 
 /// The time whose data each member of each job would lose now.
 pub(crate) type Lags = BTreeMap<String, BTreeMap<MemberId, Duration>>;

@@ -33,11 +33,13 @@ use super::{
     output::{self, Output},
 };
 use crate::{
-    commands::drill::{
-        checks::{self, State, target},
-        gather::gather,
-        report::{DrillCheck, DrillOutcome, DrillReport},
-        runs,
+    commands::{
+        drill::{
+            checks::{self, State, target},
+            report::{DrillCheck, DrillOutcome, DrillReport},
+            runs,
+        },
+        evacuation::practice::gather_for_drill,
     },
     config::{DrillPlan, Sources},
     error::{Error, ExitCode},
@@ -207,7 +209,7 @@ async fn examine(
     plan: &DrillPlan,
     own_run: Option<&str>,
 ) -> Result<(State, Vec<DrillCheck>), Error> {
-    let (snapshot, mut state) = gather(operator, paths, plan).await?;
+    let (snapshot, mut state) = gather_for_drill(operator, paths, plan).await?;
     if own_run.is_some() && state.present.conducted.as_deref() == own_run {
         state.present.conducted = None;
     }
