@@ -225,7 +225,7 @@ def play(system, happens):
         node.recent = []
     rows = set(primary.sql("SELECT node, number FROM rows"))
     ends = [before[3], *(ack[3] for ack in all_acks if before[3] < ack[3] < healed)]
-    silent = max(late - early for early, late in zip(ends, ends[1:]))
+    silent = max((late - early for early, late in zip(ends, ends[1:])), default=healed - before[3])
     late = [ack[2] - after[0][3] for ack in all_acks if ack[4] == before[4]] if after else []
     lost = system.acknowledged - rows - system.lost
     system.lost |= lost
@@ -269,7 +269,7 @@ def measure(given, kind, directory, rounds):
             started.append(node.start(words, "client.log"))
         for event, happens in EVENTS.items():
             results[event] = []
-            for number in range(rounds):
+            for number in range(rounds if event in given.event else 0):
                 results[event].append(play(system, happens))
                 print(f"{kind.__name__}, {event}, round {number + 1}:", *(f"{value:.2f}" for value in results[event][-1]), flush=True)
     finally:
@@ -287,7 +287,7 @@ def measure(given, kind, directory, rounds):
 def table(given, of_patroni, of_worker):
     print("| event | | seconds without acknowledged rows: median (max) | until another primary acknowledges | rows lost "
           "| rounds with two primaries (longest) | ratio to Patroni |\n|---|---|---|---|---|---|---|")
-    for event in EVENTS:
+    for event in given.event:
         median = lambda rows, column: statistics.median(row[column] for row in rows[event])
         shares = " / ".join(f"{median(of_worker, column) / median(of_patroni, column):.2f}" for column in (0, 1) if of_patroni[event])
         for name, rows, share in (("Patroni", of_patroni[event], ""), ("dr-worker", of_worker[event], shares)):
@@ -310,11 +310,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--patroni-rounds", type=int, metavar="ROUNDS", help="default: as many; 0 leaves Patroni out")
     parser.add_argument("--ttl", type=int, default=20, help="Patroni's ttl and dr-worker's session timeout; Patroni has 20 at least")
+    parser.add_argument("--event", action="append", choices=EVENTS, help="default: all")
     parser.add_argument("--sync", action="store_true", help="commits wait for the standby; then only rows lost and two primaries count")
     for name in ("--zookeeper", "--worker", "--dir"):
         parser.add_argument(name, required=True)
     parser.add_argument("--host", action="append", metavar="NAMESPACE=IP")
     given = parser.parse_args()
+    given.event = given.event or list(EVENTS)
     given.patroni_rounds = given.rounds if given.patroni_rounds is None else given.patroni_rounds
     base = pathlib.Path(given.dir)
     both = ((Patroni, given.patroni_rounds), (Worker, given.rounds))

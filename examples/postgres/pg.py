@@ -39,8 +39,8 @@ def sql(text, host=None, patience=20, **variables):
 def ask(path):
     """What the worker of this node says."""
     import urllib.request  # takes longer than the rest
-    url = f"http://{os.environ['PG_WORKER']}{path}?job={os.environ.get('PG_JOB', 'orders')}"
-    with urllib.request.urlopen(url, timeout=3) as answer:
+    of_job = "" if path == "/status" else f"?job={os.environ.get('PG_JOB', 'orders')}"
+    with urllib.request.urlopen(f"http://{os.environ['PG_WORKER']}{path}{of_job}", timeout=3) as answer:
         return json.load(answer)
 
 def newest():

@@ -21,10 +21,10 @@ pub enum AdminError {
     /// ZooKeeper did not answer as expected.
     #[error(transparent)]
     Session(#[from] OpError),
-    /// The election could not be read.
+    /// The election could not be read: there is none.
     #[error(transparent)]
-    Read(#[from] ReadError),
-    /// A record can't be written.
+    Read(ReadError),
+    /// A record can't be used, or can't be written.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// No resource can have seen such a token.
@@ -158,6 +158,16 @@ pub struct OpenRequest {
 
 const fn way_out(state: &RequestState) -> &'static str {
     if state.is_unbegun() { "wait for it to end, or cancel it" } else { "wait for it to end" }
+}
+
+impl From<ReadError> for AdminError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Session(error) => Self::Session(error),
+            ReadError::Record(error) => Self::Record(error),
+            none => Self::Read(none),
+        }
+    }
 }
 
 impl From<zk_session::Closed> for AdminError {

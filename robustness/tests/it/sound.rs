@@ -74,6 +74,8 @@ fn a_leader_that_is_forced_out_acts_for_a_moment() {
 fn a_stall_as_long_as_a_lease_explains_a_move() {
     still_hold(|lines, rng| {
         no_fault(lines, rng)?;
+        // So long a stall can be before the first decision.
+        lines.iter_mut().for_each(|line| line.at += good::TIMEOUT_MS * MS);
         stalls(lines, good::TIMEOUT_MS);
         Some(())
     });
