@@ -8,8 +8,8 @@ use crate::history::{Event, History};
 
 /// For so many session timeouts a fault that was repaired still explains a move: members return, and are preferred again.
 const TIMEOUTS: u64 = 5;
-/// The causes that name an operator's command, and the commands. A request can be planned, and an order stands, so the command
-/// can be given at any time before.
+/// The causes that name an operator's command, and the commands. A request can be planned, and a standing order stays in force,
+/// so the command can be given at any time before.
 const ASKED: [(&str, &[&str]); 3] = [
     ("switchover", &["switchover", "drill", "evacuate"]),
     ("failover", &["failover", "drill", "evacuate"]),

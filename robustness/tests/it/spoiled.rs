@@ -43,7 +43,11 @@ const SPOILS: [(&str, &str, Spoil); 34] = [
     ("one-answers-200", "an older leader answers 200 again", answers_again),
     ("leader-in-time", "nobody leads for a while", nobody_leads),
     ("leader-in-time", "nobody leads at the end", nobody_leads_at_the_end),
-    ("leader-in-time", "nobody leads while the machine stalls now and then", nobody_leads_and_it_stalls),
+    (
+        "leader-in-time",
+        "nobody leads while the machine stalls every five seconds",
+        nobody_leads_and_it_stalls,
+    ),
     ("moves-have-causes", "a move without a fault", no_fault),
     ("moves-have-causes", "a move that short stalls do not explain", no_fault_but_stalls),
     ("moves-have-causes", "a move long after the last fault was repaired", moved_long_after),

@@ -233,7 +233,7 @@ fn changes(old: &Config, new: &Config) -> Vec<KeyChange> {
     jobs.chain(of_keys).collect()
 }
 
-/// Sets a key to its value in `old`, or removes it if it has none there. A key inside an array stands for the whole array.
+/// Sets a key to its value in `old`, or removes it if it has none there. Of a key inside an array the whole array is set.
 fn keep(node: &mut Node, old: &Node, steps: &[String]) {
     let Some((step, rest)) = steps.split_first() else { return };
     let found = match old.structured() {

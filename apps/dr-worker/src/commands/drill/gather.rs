@@ -39,7 +39,7 @@ pub(crate) async fn gather(
     state.predicted = predict(&state, &snapshot, plan, config);
     state.session_timeout = state.leader().and_then(|leader| {
         let there = snapshot.members.iter().filter(|member| member.site == leader.site);
-        // An older worker does not publish it.
+        // Zero: it is not known.
         let known = there.map(|member| member.session_timeout_ms).filter(|timeout_ms| *timeout_ms > 0);
         known.max().map(Duration::from_millis)
     });
