@@ -127,6 +127,8 @@ transcripts! {
     session_expiry,
     lost_reply_of_create,
     lost_reply_of_delete,
+    late_delete,
+    late_removal,
     lost_reply_of_commit,
     lost_reply_of_decision,
     lost_reply_of_ballot,

@@ -257,7 +257,9 @@ impl OwnLeadership {
         let paths = &core.config.paths;
         let creation = core.own.contest.znode.as_ref().and_then(|own| own.creation.as_ref());
         let request = match release.step {
-            ReleaseStep::AwaitCreation | ReleaseStep::AwaitDecision { .. } => return,
+            ReleaseStep::AwaitCreation | ReleaseStep::AwaitDecision { .. } | ReleaseStep::RenewElected => {
+                return;
+            }
             ReleaseStep::Delete { version, unchanged: Some(decision) } => {
                 let delete = match creation {
                     Some(creation) => creation.undo(paths, version),
@@ -304,10 +306,27 @@ impl OwnLeadership {
             (ReleaseStep::Delete { unchanged: Some(_), .. }, Outcome::Stale) if core.is_contest() => {
                 self.turn(core, LeadershipState::Idle);
             }
+            (ReleaseStep::Delete { unchanged, .. }, Outcome::Unknown(_)) if !core.is_contest() => {
+                release.unsure = unchanged;
+                release.step = look;
+            }
             (ReleaseStep::Delete { .. }, _) => release.step = look,
             (ReleaseStep::ReadElected, Outcome::Got(node)) => {
-                release.step = ReleaseStep::Look { unchanged: node.as_ref().map(|n| n.version) };
+                let version = node.as_ref().map(|n| n.version);
+                release.unsure = release.unsure.filter(|_| release.unsure == version);
+                release.step = ReleaseStep::Look { unchanged: version };
+                // Of two deletions under one decision, the first could free the leader znode for the member that this
+                // decision names, and the second could find its version in the leader znode of that member.
+                if let (Some(node), Some(_)) = (node, release.unsure) {
+                    let renewed = ZnodeWrite::set(core.config.paths.elected(), &*node.data, node.version);
+                    let sent = core.perform(ZkOp::from(renewed), RELEASE);
+                    release.step = if sent { ReleaseStep::RenewElected } else { look };
+                }
                 core.see_elected(node.as_ref());
+            }
+            (ReleaseStep::RenewElected, Outcome::Changed { version, .. }) => {
+                release.unsure = None;
+                release.step = ReleaseStep::Look { unchanged: Some(*version) };
             }
             (ReleaseStep::Look { unchanged }, Outcome::Got(Some(node))) if found_own => {
                 release.step = ReleaseStep::Delete { version: node.version, unchanged };
@@ -316,7 +335,9 @@ impl OwnLeadership {
                 core.see_leader_znode(self.slot, node.as_ref());
                 self.turn(core, LeadershipState::Idle);
             }
-            (ReleaseStep::Look { .. } | ReleaseStep::ReadElected, _) => release.step = look,
+            (ReleaseStep::Look { .. } | ReleaseStep::ReadElected | ReleaseStep::RenewElected, _) => {
+                release.step = look;
+            }
             (ReleaseStep::AwaitCreation | ReleaseStep::AwaitDecision { .. }, _) => {}
         }
         self.advance(core);

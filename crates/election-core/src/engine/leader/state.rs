@@ -148,6 +148,8 @@ pub(super) enum LeftZnode {
 pub(crate) struct Releasing {
     pub(super) epoch: Epoch,
     pub(super) step: ReleaseStep,
+    /// The version of the decision that a deletion of unknown outcome requires, which may still be applied.
+    pub(super) unsure: Option<i32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -169,6 +171,8 @@ pub(super) enum ReleaseStep {
     /// The decision is read before the leader znode, so that the leader znode is known to be the own one in every
     /// decision up to that.
     ReadElected,
+    /// The decision is being written again as it is, so that an earlier deletion can't be applied any more.
+    RenewElected,
     Look {
         unchanged: Option<i32>,
     },
@@ -204,7 +208,7 @@ impl HeldLeadership {
 
 impl Releasing {
     pub(super) fn state(epoch: Epoch, step: ReleaseStep) -> LeadershipState {
-        LeadershipState::Releasing(Box::new(Self { epoch, step }))
+        LeadershipState::Releasing(Box::new(Self { epoch, step, unsure: None }))
     }
 }
 

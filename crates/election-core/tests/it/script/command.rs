@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::strategy::{SiteOrder, Spread};
 
-use super::{Loss, Member, Pending, STEPS, Stage, UNIX_MS};
+use super::{Loss, Member, Pending, STEPS, Stage, UNIX_MS, outcome_in_words};
 
 impl Stage {
     pub(super) fn command(&mut self, words: &[&str]) -> Result<(), String> {
@@ -163,6 +163,14 @@ impl Stage {
                     path: (*path).to_owned(),
                     applied: *what == "reply",
                 });
+                Ok(())
+            }
+            ["the", "lost", "request", "arrives"] => {
+                let (name, session, request) = self.lost.pop_front().ok_or("no request is lost")?;
+                let applied = self.zk.apply(self.now_ms, session, self.zk.zxid(), &request);
+                let told = self.operation_in_words(&request);
+                self.say(&format!("{name} -> {told}{}, late", outcome_in_words(&applied.outcome)));
+                self.changed(&applied.changed);
                 Ok(())
             }
             ["advance", span] => self.advance(parse(span)?),

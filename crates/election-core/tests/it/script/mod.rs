@@ -92,6 +92,8 @@ pub(crate) struct Stage {
     started: u32,
     pending: VecDeque<Pending>,
     losses: Vec<Loss>,
+    /// Requests that were lost on their way, with their members and sessions.
+    lost: VecDeque<(String, i64, ZkOp)>,
     /// What the ensemble may be restored from.
     copy: Option<Ensemble>,
     out: String,
@@ -114,6 +116,7 @@ impl Stage {
             started: 0,
             pending: VecDeque::new(),
             losses: Vec::new(),
+            lost: VecDeque::new(),
             copy: None,
             out: String::new(),
         }
@@ -314,6 +317,7 @@ impl Stage {
             .map(|at| self.losses.remove(at));
         if lost.as_ref().is_some_and(|l| !l.applied) {
             self.say(&format!("{name} -> {told}: REQUEST LOST"));
+            self.lost.push_back((name.to_owned(), session, request.clone()));
             let outcome = Outcome::Unknown("no answer".to_owned());
             return self.feed(name, Event::Done { op, outcome });
         }

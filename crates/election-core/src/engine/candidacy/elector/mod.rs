@@ -56,12 +56,12 @@ enum MembershipStep {
     LookForNode,
     /// Another session's record blocks joining; it may expire.
     AwaitNode,
-    /// The decision is read before the leader znode: while that decision is in force, no other leader znode can have
-    /// the version of the left-over one.
+    /// The decision is read before the leader znode: while that decision is in force and the left-over one is there, no
+    /// other leader znode can have its version.
     ReadElected(Leftover),
     /// The leader znode of this slot, while the decision has this version.
     LookAtLeader(Leftover, usize, Option<i32>),
-    /// The same, in this version.
+    /// The same, in this version, with the ballot.
     RemoveLeader(Leftover, usize, Option<i32>, i32),
     RemoveBallot(Leftover),
     RemoveNode,
@@ -202,7 +202,8 @@ impl ByRecipe for ElectorCandidacy {
             (MembershipStep::LookAtLeader(leftover, slot, decision), Outcome::Got(node)) => {
                 self.step = steps::after_leader_znode(core, leftover, slot, decision, node.as_ref());
             }
-            (MembershipStep::RemoveLeader(leftover, ..), Outcome::Ok | Outcome::Missing) => {
+            (MembershipStep::RemoveLeader(..), Outcome::Ok) => self.step = MembershipStep::RemoveNode,
+            (MembershipStep::RemoveLeader(leftover, ..), Outcome::Missing) => {
                 self.step = MembershipStep::RemoveBallot(leftover);
             }
             (MembershipStep::RemoveLeader(leftover, ..), _) => {

@@ -50,10 +50,11 @@ impl ElectorCandidacy {
                 if let Some(version) = decision {
                     delete = delete.only_while(paths.elected(), version);
                 }
-                // Versions begin at 0 again if the whole tree was deleted. Then its ballot was deleted as well, and
-                // the name of a ballot is never used twice.
+                // Another leader znode can have this version under the same decision, if this write comes late and a
+                // second one came before it, or after the whole tree was deleted. Then the ballot is gone as well,
+                // and the name of a ballot is never used twice.
                 if let Some(ballot) = leftover.ballot {
-                    delete = delete.only_while(paths.ballot(&ballot), None);
+                    delete = delete.then_delete([paths.ballot(&ballot)]);
                 }
                 delete.into()
             }
