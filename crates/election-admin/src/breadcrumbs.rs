@@ -2,13 +2,10 @@
 
 use election_core::{
     Paths,
-    internals::{
-        node,
-        record::{Current, Record as _},
-    },
+    internals::record::{Current, Record as _},
     status::Ballot,
 };
-use zk_session::{Incarnation, MultiOp, ReadOp, Session};
+use zk_session::{Incarnation, MultiOp, Session};
 
 use crate::{
     change::Attempts,
@@ -39,11 +36,8 @@ pub async fn change_breadcrumbs(
     let mut attempts = Attempts::within(session);
     loop {
         let observer = attempts.look().await?;
-        let nodes =
-            observer.session().multi_read([&paths.breadcrumbs(), &leader_path].map(ReadOp::get)).await?;
-        let mut nodes = nodes.into_iter().map(node);
-        let known: Known<Breadcrumbs> = Known::new(paths.breadcrumbs(), nodes.next().flatten());
-        let leader = nodes.next().flatten();
+        let [breadcrumbs, leader] = observer.read_all([&paths.breadcrumbs(), &leader_path]).await?;
+        let known: Known<Breadcrumbs> = Known::new(paths.breadcrumbs(), breadcrumbs);
         let before = known.record_or_default()?;
         let mut group = Vec::new();
         let mut ballot = None;

@@ -3,7 +3,7 @@
 use zk_session::OpError;
 
 use crate::{
-    observer::{LeaderZnode, Observer, Snapshot},
+    observer::{LeaderZnode, Observer, Snapshot, usable},
     outline::Outline,
 };
 use election_core::{
@@ -13,7 +13,6 @@ use election_core::{
         Layout, Node, ReadError, get_all,
         record::{Contender, Record as _, TokenBase},
     },
-    status::Ballot,
 };
 
 impl Observer {
@@ -47,20 +46,12 @@ impl Observer {
         outline: Outline,
     ) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot { layout, ..Snapshot::default() };
-        let path = paths.tokens();
-        match outline.tokens.as_ref().map(|node| TokenBase::decode(&path, &node.data)) {
-            Some(Ok(tokens)) => snapshot.tokens = Some(tokens),
-            Some(Err(error)) => snapshot.unreadable.push(error),
-            None => {}
+        let unreadable = &mut snapshot.unreadable;
+        if let Some(node) = &outline.tokens {
+            snapshot.tokens = usable(TokenBase::decode(&paths.tokens(), &node.data), unreadable);
         }
         for (index, (path, node)) in self.holders(paths, layout, outline).await?.into_iter().enumerate() {
-            let contender = match Contender::decode(&path, &node.data) {
-                Ok(contender) => contender,
-                Err(error) => {
-                    snapshot.unreadable.push(error);
-                    continue;
-                }
-            };
+            let Some(contender) = usable(Contender::decode(&path, &node.data), unreadable) else { continue };
             let Some(ballot) = contender.ballot_at(&path) else { continue };
             if index == 0 {
                 let record = contender.to_current(ballot.clone(), node.czxid);
@@ -82,16 +73,7 @@ impl Observer {
             return Ok(outline.leader.map(|node| (paths.leader_znode(0), node)).into_iter().collect());
         }
         let names = QueueFormat::Native.order(&outline.queue).into_iter().map(str::to_owned).collect();
-        let holders = get_all(self.session(), &paths.queue(), names).await?;
-        let holders = holders.into_iter();
-        Ok(holders.filter_map(|(name, node)| Some((format!("{}/{name}", paths.queue()), node?))).collect())
-    }
-}
-
-/// The path of the leader znode in an election without an elector.
-pub(crate) fn leader_znode_of(paths: &Paths, layout: Layout, ballot: &Ballot) -> String {
-    match layout {
-        Layout::Queue => format!("{}/{ballot}", paths.queue()),
-        Layout::Elector | Layout::Single => paths.leader_znode(0),
+        let holders = get_all(self.session(), &paths.queue(), names).await?.into_iter();
+        Ok(holders.map(|(name, node)| (format!("{}/{name}", paths.queue()), node)).collect())
     }
 }

@@ -6,7 +6,6 @@ use zk_session::{BootTime, Incarnation, MultiOp, OpError, Session};
 
 use crate::{
     change::{Attempts, is_worth_another_look},
-    contests::leader_znode_of,
     error::{AdminError, Hindrance, Refusal},
     known::Known,
     observer::{LeaderZnode, Observer},
@@ -78,7 +77,7 @@ pub async fn force(
         let step = failover.next_step();
         seen = seen.max(snapshot.decided().and_then(|elected| elected.last_request));
         let over = snapshot.elected.as_ref().map(|before| (&before.record, before.version));
-        let outcome = match step {
+        let transaction = match step {
             ForceStep::Named => return Ok(()),
             ForceStep::Refused(why) => return Err(Refusal::from(why).into()),
             ForceStep::Begin(..) if BootTime::now() >= until => {
@@ -86,13 +85,11 @@ pub async fn force(
             }
             ForceStep::Begin(mut elected, request) => {
                 let begun = (filed.which.name.as_str(), &*request, node.version);
-                let begun = decision(paths, &mut elected, over, snapshot.generation, Some(begun))?;
-                write(session, paths, begun).await
+                decision(paths, &mut elected, over, snapshot.generation, Some(begun))?
             }
             ForceStep::Write(mut elected) => {
                 seen = seen.max(elected.last_request);
-                let decision = decision(paths, &mut elected, over, snapshot.generation, None)?;
-                write(session, paths, decision).await
+                decision(paths, &mut elected, over, snapshot.generation, None)?
             }
             ForceStep::Vacate { slot, version, after } => {
                 let decision = snapshot.elected.as_ref().map_or(0, |decision| decision.version);
@@ -106,21 +103,22 @@ pub async fn force(
                     continue;
                 }
                 let delete = Transaction::from(ZnodeWrite::delete(paths.leader_znode(slot), version));
-                transact(session, delete.only_while_decided(paths, decision, snapshot.generation)).await
+                delete.only_while_decided(paths, decision, snapshot.generation)
             }
         };
-        match outcome {
+        match write(session, paths, transaction).await {
             Err(error) if !is_worth_another_look(&error) => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }
     }
 }
 
-async fn write(incarnation: &Incarnation, paths: &Paths, decision: Transaction) -> Result<(), OpError> {
-    if decision.answer.creates() {
+async fn write(incarnation: &Incarnation, paths: &Paths, transaction: Transaction) -> Result<(), OpError> {
+    // Only a decision can be created.
+    if transaction.answer.creates() {
         incarnation.create_parents(&paths.elected()).await?;
     }
-    transact(incarnation, decision).await
+    transact(incarnation, transaction).await
 }
 
 /// Deletes the leader znode of an election without an elector, and returns the leader whose znode it was. It deletes one at
@@ -153,13 +151,15 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, AdminEr
             return Ok(gone.record);
         }
         let leader = leader.ok_or(Refusal::NoLeader)?;
-        let path = leader_znode_of(paths, snapshot.layout, &leader.record.ballot);
         let deleted = match snapshot.layout {
             Layout::Single => {
-                let delete = ZnodeWrite::delete(path, leader.version);
+                let delete = ZnodeWrite::delete(paths.leader_znode(0), leader.version);
                 transact(session, delete.only_while(paths.leader(), counter)).await
             }
-            _ => session.delete(&path, Some(leader.version)).await,
+            _ => {
+                let path = format!("{}/{}", paths.queue(), leader.record.ballot);
+                session.delete(&path, Some(leader.version)).await
+            }
         };
         match deleted {
             Ok(()) => return Ok(leader.record),
@@ -225,15 +225,13 @@ pub async fn raise_tokens(
     loop {
         let observer = attempts.look().await?;
         if let Some(Layout::Queue | Layout::Single) = observer.layout(paths).await? {
-            match raised_base(&observer, paths, above, by).await? {
-                None => return Ok(Raised::Already),
-                Some(raised) => {
-                    if attempts.write([raised]).await? {
-                        return Ok(Raised::InRecord);
-                    }
-                    continue;
-                }
+            let Some(raised) = raised_base(&observer, paths, above, by).await? else {
+                return Ok(Raised::Already);
+            };
+            if attempts.write([raised]).await? {
+                return Ok(Raised::InRecord);
             }
+            continue;
         }
         let known = observer.decision(paths).await?;
         let elected = known.record()?;

@@ -48,7 +48,7 @@ pub(crate) async fn find(
     paths: &Paths,
     snapshot: &Snapshot,
 ) -> Result<Vec<Ghost>, ReadError> {
-    let ballots = observer.ballots(paths).await?.unwrap_or_default();
+    let ballots = observer.ballots(paths).await?;
     let recorded: BTreeSet<_> = snapshot.members.iter().map(|m| &m.ballot).collect();
     let drawn: BTreeSet<_> = ballots.iter().collect();
     let has_record = |ballot: &Ballot| recorded.contains(ballot);

@@ -11,6 +11,7 @@ use crate::{
     change::Attempts,
     error::{AdminError, Hindrance},
     known::Known,
+    observer::Observer,
 };
 use election_core::{
     Paths,
@@ -147,7 +148,6 @@ impl JobRequests {
         let incarnation = self.incarnation()?;
         let mut open = Vec::new();
         for (name, node) in get_all(&incarnation, &self.paths.requests(), wanted).await? {
-            let Some(node) = node else { continue };
             match AdminRequest::decode(&self.paths.request(&name), &node.data) {
                 Ok(request) if !request.kind.is_move() && !request.state.is_final() => {
                     open.push(FiledRequest { which: RequestRef { czxid: node.czxid, name }, request });
@@ -225,10 +225,8 @@ impl JobRequests {
         let mut attempts = Attempts::within(&incarnation);
         let control = loop {
             let observer = attempts.look().await?;
-            let reads = [path.as_str(), &control_path, held_path].map(ReadOp::get);
-            let mut nodes = observer.session().multi_read(reads).await?.into_iter().map(node);
-            let mut node = || nodes.next().flatten();
-            let (asked, orders, holder) = (node(), Known::<Control>::new(&control_path, node()), node());
+            let [asked, orders, holder] = observer.read_all([&path, &control_path, held_path]).await?;
+            let orders = Known::<Control>::new(&control_path, orders);
             let Some(asked) = asked.filter(|node| node.czxid == which.czxid) else { return Ok(None) };
             let begun = RequestState::Accepted { term };
             let state = AdminRequest::decode(&path, &asked.data)?.state;
@@ -276,9 +274,8 @@ impl JobRequests {
         member: &MemberId,
     ) -> Result<Option<(RequestState, bool)>, AdminError> {
         let (path, of_member) = (self.paths.request(&which.name), self.paths.node(member));
-        let reads = [&path, &of_member].map(ReadOp::get);
-        let mut nodes = self.incarnation()?.multi_read(reads).await?.into_iter().map(node);
-        let (request, member) = (nodes.next().flatten(), nodes.next().flatten());
+        let observer = Observer::new(self.incarnation()?);
+        let [request, member] = observer.read_all([&path, &of_member]).await?;
         let Some(node) = request.filter(|node| node.czxid == which.czxid) else { return Ok(None) };
         let request = AdminRequest::decode(&path, &node.data)?;
         Ok(Some((request.state, member.is_none_or(|member| member.czxid > node.mzxid))))

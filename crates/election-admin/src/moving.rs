@@ -24,7 +24,7 @@ use crate::{
     change::Attempts,
     error::{AdminError, Hindrance},
     known::Known,
-    observer::{Observer, Snapshot},
+    observer::Snapshot,
     orders::{self, altered},
     record::Breadcrumbs,
 };
@@ -38,9 +38,8 @@ use crate::{
 /// # Cancel safety
 /// Cancel safe: it only reads.
 pub async fn place(session: &Session, servers: &str, path: &str) -> Result<Option<Place>, AdminError> {
-    let incarnation = session.active().await?;
-    incarnation.barrier().await?;
-    let stat = incarnation.exists(path).await?;
+    let observer = Attempts::over(session).look().await?;
+    let stat = observer.session().exists(path).await?;
     Ok(stat.map(|stat| Place {
         servers: servers.to_owned(),
         path: path.to_owned(),
@@ -241,9 +240,7 @@ pub async fn end(session: &Session, paths: &Paths, to: &Place, by: &str) -> Resu
 /// # Cancel safety
 /// Cancel safe: it only reads.
 pub async fn awaited(session: &Session, paths: &Paths, from: &Place) -> Result<i64, AdminError> {
-    let incarnation = session.active().await?;
-    incarnation.barrier().await?;
-    let observer = Observer::new(incarnation);
+    let observer = Attempts::over(session).look().await?;
     let orders: Known<Control> = observer.known(paths.control()).await?;
     let mzxid = orders.node().map(|node| node.mzxid);
     match (mzxid, arrival(&orders.record_or_default()?, from)) {

@@ -128,17 +128,18 @@ impl Snapshot {
         self.breadcrumbs.leaderships.iter().filter(move |left| !leads(left))
     }
 
+    /// The records of the leader znodes, by slot.
+    pub(crate) fn leaders(&self) -> Vec<Option<&Current>> {
+        self.leader_znodes.iter().map(|leader| leader.as_ref().map(|leader| &leader.record)).collect()
+    }
+
     /// The part of it that an elector uses, as input for `explain`.
     pub fn seen(&self) -> Seen {
         Seen {
             members: self.members.clone(),
             lowest: self.lowest.clone(),
             elected: self.decided().cloned(),
-            leader_znodes: self
-                .leader_znodes
-                .iter()
-                .map(|leader_znode| leader_znode.as_ref().map(|o| o.record.clone()))
-                .collect(),
+            leader_znodes: self.leaders().into_iter().map(|leader| leader.cloned()).collect(),
             control: self.control.clone(),
             requests: self.requests.clone(),
             unreadable: self.unreadable.clone(),
@@ -150,9 +151,7 @@ impl Snapshot {
     /// # Errors
     /// If there is none, or several could be meant.
     pub fn slot_for(&self, request: &AdminRequest) -> Result<usize, AdminError> {
-        let leader_znodes: Vec<_> =
-            self.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        slot_of(request, self.decided(), &leader_znodes).map_err(|why| Refusal::from(why).into())
+        slot_of(request, self.decided(), &self.leaders()).map_err(|why| Refusal::from(why).into())
     }
 
     /// The base of the tokens.
@@ -234,11 +233,9 @@ impl Observer {
             let roster = usable(Roster::decode(&paths.roster(), &node.data), &mut snapshot.unreadable);
             snapshot.absent = roster.unwrap_or_default().absent(&outline.nodes, unix_ms());
         }
-        let nodes = get_all(&self.session, &paths.nodes(), outline.nodes).await?;
-        let nodes: Vec<_> = nodes.into_iter().filter_map(|(name, node)| Some((name, node?))).collect();
-        snapshot.newest_zxid = nodes.iter().map(|(_, node)| node.mzxid).max().unwrap_or(0);
         let unreadable = &mut snapshot.unreadable;
-        for (name, node) in &nodes {
+        for (name, node) in get_all(&self.session, &paths.nodes(), outline.nodes).await? {
+            snapshot.newest_zxid = snapshot.newest_zxid.max(node.mzxid);
             let path = format!("{}/{name}", paths.nodes());
             snapshot.members.extend(usable(MemberRecord::decode(&path, &node.data), unreadable));
         }
@@ -262,7 +259,6 @@ impl Observer {
                 usable(Control::decode(&paths.control(), &node.data), unreadable).unwrap_or_default();
         }
         for (name, node) in get_all(&self.session, &paths.requests(), outline.requests).await? {
-            let Some(node) = node else { continue };
             let request = usable(AdminRequest::decode(&paths.request(&name), &node.data), unreadable);
             let which = RequestRef { czxid: node.czxid, name };
             snapshot.requests.extend(request.map(|request| FiledRequest { which, request }));
@@ -307,16 +303,14 @@ impl Observer {
         which: &RequestRef,
     ) -> Result<Option<AdminRequest>, ReadError> {
         let path = paths.request(&which.name);
-        match self.read(&path).await?.filter(|node| node.czxid == which.czxid) {
-            Some(node) => Ok(Some(AdminRequest::decode(&path, &node.data)?)),
-            None => Ok(None),
-        }
+        let node = self.read(&path).await?.filter(|node| node.czxid == which.czxid);
+        Ok(node.map(|node| AdminRequest::decode(&path, &node.data)).transpose()?)
     }
 
-    /// All living ballots; none if there is no such election.
-    pub(crate) async fn ballots(&self, paths: &Paths) -> Result<Option<Vec<Ballot>>, OpError> {
-        let names = self.session.children(&paths.election()).await?.map(|children| children.names);
-        Ok(names.map(|names| names.into_iter().filter_map(|name| Ballot::new(name).ok()).collect()))
+    /// All living ballots.
+    pub(crate) async fn ballots(&self, paths: &Paths) -> Result<Vec<Ballot>, OpError> {
+        let names = self.session.children(&paths.election()).await?.map(|c| c.names).unwrap_or_default();
+        Ok(names.into_iter().filter_map(|name| Ballot::new(name).ok()).collect())
     }
 
     /// Reads a znode; `None` if there is none.
@@ -325,6 +319,15 @@ impl Observer {
     /// When ZooKeeper doesn't answer.
     pub async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {
         Ok(self.session.get(path).await?.map(to_node))
+    }
+
+    /// Reads these znodes, as they are at one moment.
+    pub(crate) async fn read_all<const N: usize>(
+        &self,
+        paths: [&str; N],
+    ) -> Result<[Option<Node>; N], OpError> {
+        let mut results = self.session.multi_read(paths.map(ReadOp::get)).await?.into_iter();
+        Ok(paths.map(|_| results.next().and_then(internals::node)))
     }
 
     /// Reads a record, to change it.
@@ -342,10 +345,8 @@ impl Observer {
     /// # Errors
     /// When ZooKeeper doesn't answer.
     pub async fn decision(&self, paths: &Paths) -> Result<KnownDecision, OpError> {
-        let reads = [paths.election(), paths.elected()].map(ReadOp::get);
-        let mut results = self.session.multi_read(reads).await?.into_iter().map(internals::node);
-        let parent = results.next().flatten();
-        Ok(KnownDecision::new(paths, parent.as_ref(), results.next().flatten()))
+        let [parent, decision] = self.read_all([&paths.election(), &paths.elected()]).await?;
+        Ok(KnownDecision::new(paths, parent.as_ref(), decision))
     }
 
     /// Reads a record; `None` if there is no such znode.
@@ -357,6 +358,7 @@ impl Observer {
     }
 }
 
-fn usable<T>(record: Result<T, RecordError>, unreadable: &mut Vec<RecordError>) -> Option<T> {
+/// The record; one that can't be used is listed.
+pub(crate) fn usable<T>(record: Result<T, RecordError>, unreadable: &mut Vec<RecordError>) -> Option<T> {
     record.map_err(|error| unreadable.push(error)).ok()
 }

@@ -113,9 +113,7 @@ pub fn altered(
 /// # Cancel safety
 /// Cancel safe: it only reads.
 pub async fn read(session: &Session, paths: &Paths) -> Result<(Control, u64), AdminError> {
-    let incarnation = session.active().await?;
-    incarnation.barrier().await?;
-    let observer = Observer::new(incarnation);
+    let observer = Attempts::over(session).look().await?;
     check_layout(&observer, paths).await?;
     let known: Known<Control> = observer.known(paths.control()).await?;
     Ok((known.record_or_default()?, changes_until(known.node())))

@@ -65,7 +65,7 @@ impl Outline {
 
     /// The recipe of the present candidates; `None` if there are no candidates.
     pub(crate) fn standing(&self, paths: &Paths) -> Option<Layout> {
-        Layout::present(paths, &self.ballots, &self.queue, self.leader.as_ref())
+        Layout::present(paths, &self.ballots, &self.queue, self.leader.as_ref()).next()
     }
 
     /// The recipe, now or last; `None` if there is no election.

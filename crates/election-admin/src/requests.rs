@@ -106,10 +106,8 @@ fn check(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Result<(), A
 /// open.
 pub fn hindrance(paths: &Paths, seen: &Snapshot, request: &AdminRequest) -> Option<Hindrance> {
     if request.kind.is_move() {
-        let leader_znodes: Vec<_> =
-            seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        let why =
-            not_now(request, &seen.control, seen.decided(), &leader_znodes, &seen.members, &seen.requests);
+        let (orders, decided, leaders) = (&seen.control, seen.decided(), seen.leaders());
+        let why = not_now(request, orders, decided, &leaders, &seen.members, &seen.requests);
         return why.map(|why| Hindrance::Rules { election: paths.name().to_owned(), why });
     }
     let slot = seen.slot_for(request).ok();
@@ -184,11 +182,9 @@ pub async fn follow(
 /// # Errors
 /// When ZooKeeper doesn't answer, the request can't be read, or does not exist.
 pub async fn request(session: &Session, paths: &Paths, name: &str) -> Result<FiledRequest, AdminError> {
-    let incarnation = session.active().await?;
-    // It may have been created recently, through another server.
-    incarnation.barrier().await?;
     let path = paths.request(name);
-    let Some(node) = Observer::new(incarnation).read(&path).await? else {
+    // It may have been created recently, through another server.
+    let Some(node) = Attempts::over(session).look().await?.read(&path).await? else {
         return Err(Refusal::NoRequest(path).into());
     };
     let which = RequestRef { czxid: node.czxid, name: name.to_owned() };

@@ -49,7 +49,7 @@ pub async fn update(
         let newcomers = get_all(session, &paths.nodes(), after.newcomers(&present)).await?;
         let newcomers = newcomers.into_iter().filter_map(|(name, node)| {
             let path = format!("{}/{name}", paths.nodes());
-            let record = MemberRecord::decode(&path, &node?.data).ok()?;
+            let record = MemberRecord::decode(&path, &node.data).ok()?;
             Some((record.member, record.site))
         });
         after.update(&present, newcomers, at_ms);
@@ -80,9 +80,7 @@ pub async fn sign_off(
     let mut attempts = Attempts::within(session);
     loop {
         let observer = attempts.look().await?;
-        let reads = [ReadOp::get(paths.node(member)), ReadOp::get(paths.roster())];
-        let mut znodes = observer.session().multi_read(reads).await?.into_iter().map(node);
-        let (own, known) = (znodes.next().flatten(), znodes.next().flatten());
+        let [own, known] = observer.read_all([&paths.node(member), &paths.roster()]).await?;
         if own.is_some() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, cmp::Ordering, fmt, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::text::{cut, is_plain};
 
@@ -30,17 +30,14 @@ impl InvalidName {
 pub(crate) fn check_id(kind: &'static str, name: &str) -> Result<(), InvalidName> {
     check(kind, name)?;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if name.starts_with(['-', '.']) {
-        Err(InvalidName::new(kind, name, "it begins with '-' or '.'"))
+    let why = if name.starts_with(['-', '.']) {
+        "it begins with '-' or '.'"
     } else if !name.chars().all(is_allowed) {
-        Err(InvalidName::new(
-            kind,
-            name,
-            "it has another character than letters (A to z), digits, '.', '_' and '-'",
-        ))
+        "it has another character than letters (A to z), digits, '.', '_' and '-'"
     } else {
-        Ok(())
-    }
+        return Ok(());
+    };
+    Err(InvalidName::new(kind, name, why))
 }
 
 /// A part of a path in ZooKeeper.
@@ -71,7 +68,8 @@ pub(crate) fn share<T: Clone + PartialEq>(read: &mut T, known: &T) {
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $kind:literal) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
         pub struct $name(Arc<str>);
 
         impl $name {
@@ -118,12 +116,6 @@ macro_rules! name {
             }
         }
 
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_str(&self.0)
-            }
-        }
-
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 Self::new(String::deserialize(from)?).map_err(de::Error::custom)
@@ -152,7 +144,8 @@ impl Default for SiteId {
 ///
 /// It names one incarnation of a member: a restarted process has the same [`MemberId`] and another ballot. Ballots are
 /// ordered by their sequence number. The member with the lowest living ballot is the elector.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
 pub struct Ballot(Arc<str>);
 
 impl Ballot {
@@ -217,12 +210,6 @@ impl fmt::Display for Ballot {
 impl fmt::Debug for Ballot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl Serialize for Ballot {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&self.0)
     }
 }
 

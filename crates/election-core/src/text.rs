@@ -16,7 +16,7 @@ use std::{
     str::FromStr,
 };
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 /// The longest text, in bytes.
 pub const MAX: usize = 1000;
@@ -158,18 +158,11 @@ impl<'de> Deserialize<'de> for Text {
 
 /// The texts in a field of a record.
 pub trait Texts: Clone {
-    /// Whether `is_kept` holds for all characters, and no text is longer than `most`.
-    fn are(&self, is_kept: fn(char) -> bool, most: usize) -> bool;
-
-    /// Makes them so: escapes characters, and shortens.
+    /// Escapes the characters for which `is_kept` does not hold, and shortens each text to `most` bytes.
     fn make(&mut self, is_kept: fn(char) -> bool, most: usize);
 }
 
 impl Texts for String {
-    fn are(&self, is_kept: fn(char) -> bool, most: usize) -> bool {
-        self.len() <= most && self.chars().all(is_kept)
-    }
-
     fn make(&mut self, is_kept: fn(char) -> bool, most: usize) {
         if let Cow::Owned(escaped) = escaped(self, is_kept) {
             *self = escaped;
@@ -179,28 +172,16 @@ impl Texts for String {
 }
 
 impl Texts for u32 {
-    fn are(&self, _is_kept: fn(char) -> bool, _most: usize) -> bool {
-        true
-    }
-
     fn make(&mut self, _is_kept: fn(char) -> bool, _most: usize) {}
 }
 
 impl<T: Texts> Texts for Option<T> {
-    fn are(&self, is_kept: fn(char) -> bool, most: usize) -> bool {
-        self.as_ref().is_none_or(|text| text.are(is_kept, most))
-    }
-
     fn make(&mut self, is_kept: fn(char) -> bool, most: usize) {
         self.iter_mut().for_each(|text| text.make(is_kept, most));
     }
 }
 
 impl<K: Texts + Ord, T: Texts> Texts for BTreeMap<K, T> {
-    fn are(&self, is_kept: fn(char) -> bool, most: usize) -> bool {
-        self.iter().all(|(key, text)| key.are(is_kept, most) && text.are(is_kept, most))
-    }
-
     fn make(&mut self, is_kept: fn(char) -> bool, most: usize) {
         let made = std::mem::take(self).into_iter().map(|(mut key, mut text)| {
             key.make(is_kept, most);
@@ -212,10 +193,6 @@ impl<K: Texts + Ord, T: Texts> Texts for BTreeMap<K, T> {
 }
 
 impl<T: Texts + Ord> Texts for BTreeSet<T> {
-    fn are(&self, is_kept: fn(char) -> bool, most: usize) -> bool {
-        self.iter().all(|text| text.are(is_kept, most))
-    }
-
     fn make(&mut self, is_kept: fn(char) -> bool, most: usize) {
         let made = std::mem::take(self).into_iter().map(|mut text| {
             text.make(is_kept, most);
@@ -223,20 +200,6 @@ impl<T: Texts + Ord> Texts for BTreeSet<T> {
         });
         *self = made.collect();
     }
-}
-
-fn serialize<T: Texts + Serialize, S: Serializer>(
-    texts: &T,
-    to: S,
-    is_kept: fn(char) -> bool,
-    most: usize,
-) -> Result<S::Ok, S::Error> {
-    if texts.are(is_kept, most) {
-        return texts.serialize(to);
-    }
-    let mut made = texts.clone();
-    made.make(is_kept, most);
-    made.serialize(to)
 }
 
 macro_rules! fields {
@@ -252,7 +215,9 @@ macro_rules! fields {
             /// # Errors
             /// Those of the serializer.
             pub fn serialize<T: Texts + Serialize, S: Serializer>(texts: &T, to: S) -> Result<S::Ok, S::Error> {
-                super::serialize(texts, to, $is_kept, $most)
+                let mut made = texts.clone();
+                made.make($is_kept, $most);
+                made.serialize(to)
             }
 
             /// Reads it, with escapes, and shortened.

@@ -1,7 +1,7 @@
 use election_core::{
     config::{MemberId, SiteId},
     internals::{
-        record::{Record, VERSION, limits},
+        record::{Record, VERSION, is_default, limits},
         text,
     },
     status::Ballot,
@@ -35,7 +35,7 @@ pub struct Breadcrumb {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text::line")]
     pub address: Option<String>,
     /// The slot that it led.
-    #[serde(default, skip_serializing_if = "is_first", with = "limits::slot")]
+    #[serde(default, skip_serializing_if = "is_default", with = "limits::slot")]
     pub slot: usize,
     /// The term.
     #[serde(with = "limits::term")]
@@ -54,12 +54,6 @@ impl Record for Breadcrumbs {
     fn version(&self) -> u32 {
         self.v
     }
-}
-
-/// The first slot is the only one of most elections, so it is not written.
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-fn is_first(slot: &usize) -> bool {
-    *slot == 0
 }
 
 impl Default for Breadcrumbs {

@@ -50,11 +50,6 @@ pub(crate) struct Lost {
 }
 
 impl Claim {
-    /// The claim that the decision gives for `slot`.
-    pub(crate) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
-        Some(Self { appointment: appointment(elected, slot)?.into(), ballot, by: By::Decision })
-    }
-
     /// The claim to follow the member that is named for `slot`, and that has vanished.
     pub(crate) fn succession(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
         let gone = elected.named(slot)?;
@@ -114,9 +109,10 @@ impl Core {
 
     /// The claim that this decision gives for `slot`, unless it is one that this member gave up.
     fn claim_of(&self, elected: &Elected, slot: usize, ballot: &Ballot) -> Option<Claim> {
-        let claim = Claim::decided(elected, slot, ballot.clone())?;
-        let gave_up = self.own.gave_up.as_ref();
-        Some(claim).filter(|claim| gave_up.is_none_or(|g| g.term != claim.appointment.term))
+        let appointment = appointment(elected, slot)?;
+        let gave_up = self.own.gave_up.as_ref().filter(|gave_up| gave_up.term == appointment.term);
+        let claim = Claim { appointment: appointment.into(), ballot: ballot.clone(), by: By::Decision };
+        Some(claim).filter(|_| gave_up.is_none())
     }
 
     /// Why this member, although it is first in line, leaves it to the elector who follows a lost leader.

@@ -441,9 +441,7 @@ impl Engine {
             core.compare_view(Znode::Decision);
         } else if let Some(slot) = paths.slot_of(path) {
             if slot < core.slots_watched() {
-                core.reading.rereading.watch_told(Znode::Leader(slot), node);
-                core.see_leader_znode(slot, node);
-                self.leader.saw_leader_znode(core, slot, node);
+                self.leader.watch_told(core, slot, node);
             }
         } else if path == paths.control() {
             core.reading.view.electors_mut().control = Known::read(path, node);
@@ -466,23 +464,20 @@ impl Engine {
         if let Some(slot) = reads.and_then(|(znode, known)| core.read_ended(znode, known, outcome)) {
             leader.saw_leader_znode(core, slot, node());
         }
-        match (pending, &mut self.candidacy) {
-            (Pending::Candidacy, candidacy) => candidacy.done(core, leader, outcome),
+        let seen = match (pending, &mut self.candidacy) {
+            (Pending::Candidacy, candidacy) => return candidacy.done(core, leader, outcome),
             (Pending::Elector(op), Candidacy::Elector(membership)) => {
-                if let Some(slot) = membership.elector_done(core, op, outcome) {
-                    leader.saw_leader_znode(core, slot, node());
-                }
+                membership.elector.as_mut().and_then(|elector| elector.done(core, op, outcome))
             }
-            (Pending::Leader(op), _) => leader.done(core, op, outcome),
-            (Pending::History(op), _) => self.history.done(core, op, outcome),
+            (Pending::Leader(op), _) => return leader.done(core, op, outcome),
+            (Pending::History(op), _) => return self.history.done(core, op, outcome),
             // The watch reports the outcome.
-            (Pending::Tokens, _) => core.retry(Part::Tokens),
-            (Pending::Reread(znode), _) => {
-                if let Some(slot) = core.reread_done(znode, outcome) {
-                    leader.saw_leader_znode(core, slot, node());
-                }
-            }
-            (Pending::Elector(_) | Pending::GivenUp, _) => {}
+            (Pending::Tokens, _) => return core.retry(Part::Tokens),
+            (Pending::Reread(znode), _) => core.reread_done(znode, outcome),
+            (Pending::Elector(_) | Pending::GivenUp, _) => None,
+        };
+        if let Some(slot) = seen {
+            leader.saw_leader_znode(core, slot, node());
         }
     }
 
@@ -503,7 +498,7 @@ impl Engine {
         if let Some(first) = core.out.first_decision.take() {
             leader.claim_first(core, first);
         }
-        match leader.take_entry() {
+        match leader.to_record.take() {
             Some(Entry::Due(entry)) => self.history.push(*entry),
             Some(Entry::Written { entries }) => self.history.written(core, entries),
             None => {}
@@ -573,10 +568,8 @@ impl Engine {
     fn settle_lease(&mut self) {
         let core = &mut self.core;
         let own = &core.own.ballot;
-        let is_next = match (&own.name, core.reading.view.elected.record()) {
-            (Some(ballot), Some(elected)) => elected.is_next(ballot),
-            _ => false,
-        };
+        let decided = own.name.as_ref().zip(core.reading.view.elected.record());
+        let is_next = decided.is_some_and(|(ballot, elected)| elected.is_next(ballot));
         let decides = own.is_lowest() || core.acts_for_the_elector();
         let acts = core.own.duty.wants_lease || decides;
         let wants = acts || is_next || self.candidacy.keeps_lease();

@@ -196,10 +196,6 @@ impl Ops {
         self.under_way.iter().any(|op| op.pending == *pending)
     }
 
-    pub(crate) fn leader_has(&self, op: LeaderOp) -> bool {
-        self.has(&Pending::Leader(op))
-    }
-
     /// Whether an operation that is under way reads this znode.
     pub(crate) fn reads(&self, znode: Znode) -> bool {
         self.under_way.iter().any(|op| op.reads.is_some_and(|(read, _)| read == znode))

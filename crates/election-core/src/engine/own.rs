@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// This member.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Own {
     pub(super) health: Health,
     pub(super) reports: Reports,
@@ -51,21 +51,6 @@ pub(super) struct Reports {
 }
 
 impl Own {
-    pub(super) fn new(health: Health, joined_ms: u64) -> Self {
-        Self {
-            health,
-            reports: Reports::default(),
-            wishes: Wishes::default(),
-            joined_ms,
-            gave_up: None,
-            called_off: None,
-            leaving: Leaving::No,
-            ballot: OwnBallot::default(),
-            contest: OwnContestZnode::default(),
-            duty: LeadershipSummary::default(),
-        }
-    }
-
     /// Why this member is unfit to lead, as far as is known.
     pub(super) fn ill_health(&self) -> Option<String> {
         match &self.health {

@@ -15,7 +15,7 @@ use super::{
     Engine,
     candidacy::CandidacyAtRest,
     config::Config,
-    core::session::{Created, Session},
+    core::session::Session,
     io::{EnteredLeadership, Epoch, Unrest},
     leader::HeldLeadership,
     own::{Leaving, Reachability, Reports},
@@ -136,9 +136,8 @@ impl Engine {
             id: from.session_id,
             granted: from.granted,
             paused_since: Some(from.at),
-            over: false,
             lease: from.lease,
-            created: Created::default(),
+            ..Session::default()
         });
         if !candidacy.resume(core, from.standing) {
             return Err(Unrest::Recipe);

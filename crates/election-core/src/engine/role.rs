@@ -49,16 +49,11 @@ impl Engine {
             LeadershipState::Acquiring(_) | LeadershipState::Held(_) => Role::TakingOver,
             LeadershipState::Stopping(_) | LeadershipState::Releasing(_) => Role::SteppingDown,
             LeadershipState::Idle | LeadershipState::Cleaning if self.candidacy.is_paused() => Role::Excluded,
-            LeadershipState::Idle | LeadershipState::Cleaning => match self.ballot() {
-                None => Role::Joining,
-                Some(ballot) => {
-                    let unix_ms = self.core.now.unix_ms;
-                    match self.elected().and_then(|elected| elected.excluded(&ballot, unix_ms)) {
-                        Some(_) => Role::Excluded,
-                        None => Role::Standby,
-                    }
-                }
-            },
+            LeadershipState::Idle | LeadershipState::Cleaning => {
+                let Some(ballot) = self.ballot() else { return Role::Joining };
+                let exclusion = self.elected().and_then(|e| e.excluded(&ballot, self.core.now.unix_ms));
+                if exclusion.is_some() { Role::Excluded } else { Role::Standby }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 pub use crate::record::limits::MAX_TOKEN_BASE;
-use crate::record::{Cause, Elected, Given, Previous, Slot, VERSION, limits::MAX_TOKEN};
+use crate::record::{Cause, Elected, Given, Slot, VERSION, limits::MAX_TOKEN};
 
 /// Why the base can't be raised.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,10 +45,9 @@ pub fn raise_tokens(
     }
     let sentence = format!("tokens are above {above} from now on, by order of {by}");
     let Some(elected) = elected else {
-        return Ok(Some(first(given(1, sentence, unix_ms, None), above, by)));
+        return Ok(Some(first(Given::at_once(1, Cause::TokensRaised, sentence, unix_ms, None), above, by)));
     };
-    let term = elected.term;
-    Ok(Some(self::above(elected, Above { term, token_base: above, sentence, by, unix_ms })))
+    Ok(Some(self::above(elected, elected.term, above, &sentence, by, unix_ms)))
 }
 
 /// A first decision, by an operator: no member is named in its slot.
@@ -71,24 +70,20 @@ pub(crate) fn first(given: Given, token_base: u64, by: &str) -> Elected {
     .bounded()
 }
 
-/// What the next term in all slots must exceed.
-pub(crate) struct Above<'a> {
-    pub(crate) term: u64,
-    pub(crate) token_base: u64,
-    pub(crate) sentence: String,
-    pub(crate) by: &'a str,
-    pub(crate) unix_ms: u64,
-}
-
-/// The next term in all slots, above the given values.
-pub(crate) fn above(elected: &Elected, to: Above<'_>) -> Elected {
-    let Above { term, token_base, sentence, by, unix_ms } = to;
+/// The next term in all slots, above this one, with this base of the tokens.
+pub(crate) fn above(
+    elected: &Elected,
+    term: u64,
+    token_base: u64,
+    sentence: &str,
+    by: &str,
+    unix_ms: u64,
+) -> Elected {
     let term = elected.term.max(term).saturating_add(1);
     // The previous leader distinguishes a slot that is being vacated from one that has no candidate.
-    let anew = |slot: &Slot| Slot {
-        given: given(term, sentence.clone(), unix_ms, slot.led_before()),
-        ..slot.clone()
-    };
+    let given = Given::at_once(term, Cause::TokensRaised, sentence.to_owned(), unix_ms, None);
+    let anew =
+        |slot: &Slot| Slot { given: Given { previous: slot.led_before(), ..given.clone() }, ..slot.clone() };
     Elected {
         term,
         slots: elected.slots.iter().map(anew).collect(),
@@ -97,19 +92,6 @@ pub(crate) fn above(elected: &Elected, to: Above<'_>) -> Elected {
         ..elected.clone()
     }
     .bounded()
-}
-
-fn given(term: u64, sentence: String, unix_ms: u64, previous: Option<Previous>) -> Given {
-    Given {
-        term,
-        decided_in: None,
-        cause: Cause::TokensRaised,
-        sentence,
-        decided_at_ms: unix_ms,
-        noticed_at_ms: unix_ms,
-        request: None,
-        previous,
-    }
 }
 
 /// The token of a leadership: none above [`MAX_TOKEN`], and no two that are the same.
@@ -121,7 +103,11 @@ pub fn fencing_token(czxid: i64, base: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{engine::elector::decided::is_vacated, ids::Ballot, record::Named};
+    use crate::{
+        engine::elector::decided::is_vacated,
+        ids::Ballot,
+        record::{Named, Previous},
+    };
 
     fn who(member: &str) -> Named {
         let ballot = Ballot::new(format!("{member}-0000000001")).unwrap();
@@ -129,17 +115,7 @@ mod tests {
     }
 
     fn slot(term: u64, named: Option<Named>, previous: Option<Previous>) -> Slot {
-        let given = Given {
-            term,
-            decided_in: None,
-            cause: Cause::Failover,
-            sentence: "it was so".to_owned(),
-            decided_at_ms: 1,
-            noticed_at_ms: 1,
-            request: None,
-            previous,
-        };
-        Slot::new(named, given)
+        Slot::new(named, Given::at_once(term, Cause::Failover, "it was so".to_owned(), 1, previous))
     }
 
     /// What was under way in a slot continues in the next term.

@@ -84,9 +84,6 @@ impl<T> Known<T> {
     /// Whether `node`, read by a watch, is older than what is known already: the outcome of an own write can be known
     /// before a watch's result.
     pub(crate) fn is_newer_than(&self, node: Option<&Node>) -> bool {
-        match (self.meta(), node) {
-            (Some(known), Some(node)) => node.mzxid < known.mzxid,
-            _ => false,
-        }
+        self.meta().zip(node).is_some_and(|(known, node)| node.mzxid < known.mzxid)
     }
 }

@@ -22,15 +22,7 @@ fn armed() -> Mirror {
 }
 
 fn node(zxid: i64) -> Node {
-    Node {
-        data: zxid.to_be_bytes().into(),
-        version: 0,
-        czxid: zxid,
-        mzxid: zxid,
-        owner: 0,
-        ctime_ms: 0,
-        mtime_ms: 0,
-    }
+    Node::created(zxid.to_be_bytes().into(), zxid, 0)
 }
 
 /// A server: what is there, the changes that were not delivered yet, and the outcomes of this member's own writes.

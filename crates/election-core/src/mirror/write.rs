@@ -48,17 +48,9 @@ impl Write {
         let data = self.data.clone();
         match (outcome, self.over) {
             (Outcome::Created { czxid, version, .. }, None) => {
-                let (zxid, owner) = (*czxid, self.owner);
-                Some(Node {
-                    data,
-                    // That of what the request is for, which the transaction also sets.
-                    version: if self.changes > 1 { *version } else { 0 },
-                    czxid: zxid,
-                    mzxid: zxid,
-                    owner,
-                    ctime_ms: 0,
-                    mtime_ms: 0,
-                })
+                // That of what the request is for, which the transaction also sets.
+                let version = if self.changes > 1 { *version } else { 0 };
+                Some(Node { version, ..Node::created(data, *czxid, self.owner) })
             }
             // All of a transaction is of one moment.
             (Outcome::Created { czxid: mzxid, .. } | Outcome::Changed { mzxid, .. }, Some(over)) => {

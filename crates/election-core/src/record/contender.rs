@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Current, Health, MemberRecord, Status,
-    format::{VERSION, is_zero},
+    format::{VERSION, is_default},
     limits,
 };
 use crate::ids::{Ballot, MemberId, SiteId};
@@ -33,13 +33,13 @@ pub struct Contender {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub http: Option<String>,
     /// The base of its fencing token, as far as it knew that when it wrote this.
-    #[serde(default, skip_serializing_if = "is_zero", with = "limits::base")]
+    #[serde(default, skip_serializing_if = "is_default", with = "limits::base")]
     pub token_base: u64,
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub software: String,
     /// The granted session timeout, in milliseconds. Another process with this id has to wait that long.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub session_timeout_ms: u64,
     /// When it became a contender, in milliseconds since the Unix epoch.
     #[serde(with = "limits::ms")]

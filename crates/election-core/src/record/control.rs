@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    format::{VERSION, is_false, is_zero, version},
+    format::{VERSION, is_default, version},
     limits,
 };
 use crate::ids::{MemberId, SiteId};
@@ -62,7 +62,7 @@ pub struct Control {
     #[serde(default, skip_serializing_if = "String::is_empty", with = "crate::text::line")]
     pub changed_by: String,
     /// When, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
+    #[serde(default, skip_serializing_if = "is_default", with = "limits::ms")]
     pub changed_at_ms: u64,
     /// The reason of the latest order.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
@@ -236,7 +236,7 @@ pub struct Move {
     /// The election on the other side.
     pub place: Place,
     /// Whether it is done: members may lead at the new place, and never again at the old one.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub done: bool,
     /// Why, by whom and when.
     #[serde(flatten)]

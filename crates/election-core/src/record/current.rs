@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::limits;
+use super::{is_default, limits};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// A leader znode, `leader/current` or that of another slot. It is ephemeral and created by the leader's session.
@@ -16,7 +16,7 @@ pub struct Current {
     /// Its site.
     pub site: SiteId,
     /// The slot that it leads.
-    #[serde(default, skip_serializing_if = "super::format::is_first", with = "limits::slot")]
+    #[serde(default, skip_serializing_if = "is_default", with = "limits::slot")]
     pub slot: usize,
     /// The term for which it was created.
     #[serde(with = "limits::term")]

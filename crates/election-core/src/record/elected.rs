@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Cause, Given, MAX_SLOTS, Named, Previous, RequestRef, Slot,
-    format::{exact, is_zero},
+    format::{Record, exact, is_default},
     limits,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub struct Elected {
     pub losses: BTreeMap<SiteId, Vec<u64>>,
     /// The time of the latest acknowledgement by an operator, in milliseconds since the Unix epoch. Failures of the job
     /// until then do not delay a takeover.
-    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
+    #[serde(default, skip_serializing_if = "is_default", with = "limits::ms")]
     pub acknowledged_at_ms: u64,
     /// The youngest member when this term began. A younger member has joined since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,6 +124,29 @@ pub(crate) fn keep_newest(exclusions: &mut Vec<Exclusion>) {
     }
 }
 
+impl Record for Elected {
+    const MENDED_BY: &str = "delete it, and the members write again what they remember";
+
+    fn version(&self) -> u32 {
+        self.v
+    }
+
+    // No slot is ahead of its term, and the decision is within the limits of `most`.
+    fn check(&self) -> Result<(), String> {
+        let slots = self.slots.len();
+        if slots > MAX_SLOTS {
+            return Err(format!("it has {slots} slots, more than {MAX_SLOTS}"));
+        }
+        if self.slots.iter().any(|slot| slot.given.term.max(slot.given.decided_in()) > self.term) {
+            return Err(format!("a slot has a later term than {}", self.term));
+        }
+        if self.clone().bounded() != *self {
+            return Err("it has more entries, or longer texts, than a decision has".to_owned());
+        }
+        Ok(())
+    }
+}
+
 impl Elected {
     /// The same decision, shortened to the limits: the newest entries of each list, and the beginning of long texts.
     #[must_use]
@@ -155,21 +178,6 @@ impl Elected {
             slot.succession.truncate(most::line(slots));
         }
         self
-    }
-
-    /// Whether a decision can be so: no slot is ahead of its term, and it is within the limits of [`most`].
-    pub(super) fn check_bounds(&self) -> Result<(), String> {
-        let slots = self.slots.len();
-        if slots > MAX_SLOTS {
-            return Err(format!("it has {slots} slots, more than {MAX_SLOTS}"));
-        }
-        if self.slots.iter().any(|slot| slot.given.term.max(slot.given.decided_in()) > self.term) {
-            return Err(format!("a slot has a later term than {}", self.term));
-        }
-        if self.clone().bounded() != *self {
-            return Err("it has more entries, or longer texts, than a decision has".to_owned());
-        }
-        Ok(())
     }
 
     // ---- its slots ----
@@ -355,7 +363,7 @@ pub struct SiteFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Record as _, Remembered, VERSION};
+    use crate::record::{Remembered, VERSION};
 
     /// The longest name of its kind.
     fn name(number: usize) -> String {
@@ -399,11 +407,8 @@ mod tests {
         };
         let Named { member, ballot, site } = who(3);
         let exclusion = |rng: &mut fastrand::Rng| Exclusion {
-            member: member.clone(),
-            ballot: ballot.clone(),
             since_ms: limits::MAX_MS,
-            until_ms: limits::MAX_MS,
-            reason: text(rng),
+            ..Exclusion::new(member.clone(), ballot.clone(), limits::MAX_MS, text(rng))
         };
         Elected {
             v: VERSION,
@@ -411,12 +416,7 @@ mod tests {
             slots: (0..slots).map(|_| slot(rng)).collect(),
             exclusions: (0..size(rng, many.min(100))).map(|_| exclusion(rng)).collect(),
             failures: vec![
-                MemberFailure {
-                    member: member.clone(),
-                    at_ms: limits::MAX_MS,
-                    cause: text(rng),
-                    term: limits::MAX_TERM
-                };
+                MemberFailure::new(member.clone(), text(rng), limits::MAX_TERM, limits::MAX_MS);
                 many.min(100)
             ],
             losses: (0..many.min(100))

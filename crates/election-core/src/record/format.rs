@@ -13,11 +13,6 @@ pub const MAX_RECORD: usize = 64 * 1024;
 /// [`Control::format`](super::Control::format).
 pub const VERSION: u32 = 1;
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-pub(super) const fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
 /// A record that can't be used. Its znode is ignored; no process stops for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error, Hash)]
 #[error("the record at {} can't be used: {why}", text::shown(path))]
@@ -37,12 +32,6 @@ impl RecordError {
         let mut why = text::shown(why).into_owned();
         text::cut(&mut why, Self::WHY);
         Self { path: path.to_owned(), why }
-    }
-
-    /// The same error, with what mends it.
-    fn mended_by(mut self, mends: &str) -> Self {
-        self.why = format!("{}; {mends}", self.why);
-        self
     }
 }
 
@@ -79,7 +68,10 @@ pub trait Record: Serialize + DeserializeOwned {
     /// When its znode has no name of such a record, it is too large, not valid JSON for this record, of another format, or one that [`encode`](Self::encode)
     /// refuses.
     fn decode(path: &str, data: &[u8]) -> Result<Self, RecordError> {
-        let error = |why: String| RecordError::new(path, &why).mended_by(Self::MENDED_BY);
+        let error = |why: String| {
+            let error = RecordError::new(path, &why);
+            RecordError { why: format!("{}; {}", error.why, Self::MENDED_BY), ..error }
+        };
         Self::check_name(path.rsplit('/').next().unwrap_or_default()).map_err(error)?;
         if data.len() > MAX_RECORD {
             return Err(error(format!("it has {} bytes, more than {MAX_RECORD}", data.len())));
@@ -131,13 +123,7 @@ pub(super) fn version() -> u32 {
     VERSION
 }
 
-/// The first slot is the only one of most elections, so it is not written.
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-pub(super) fn is_first(slot: &usize) -> bool {
-    *slot == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-pub(super) const fn is_false(flag: &bool) -> bool {
-    !*flag
+/// Whether a field has its default, so that it need not be written: the first slot is the only one of most elections.
+pub fn is_default<T: Default + PartialEq>(field: &T) -> bool {
+    *field == T::default()
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Previous, limits};
+use super::{Cause, Previous, is_default, limits};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// One leadership, in `history/h-<token>`. The leader writes it together with READY.
@@ -19,7 +19,7 @@ pub struct HistoryEntry {
     /// Its site.
     pub site: SiteId,
     /// The slot that it leads.
-    #[serde(default, skip_serializing_if = "super::format::is_first", with = "limits::slot")]
+    #[serde(default, skip_serializing_if = "is_default", with = "limits::slot")]
     pub slot: usize,
     /// The fencing token of this leadership.
     #[serde(with = "limits::token")]

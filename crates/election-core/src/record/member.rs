@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AppliedOverlay, Cause, Elected,
-    format::{VERSION, is_false, is_zero},
+    format::{VERSION, is_default, version},
     limits,
 };
 use crate::{
@@ -59,14 +59,14 @@ pub struct MemberRecord {
     pub software: String,
     /// The newest format of standing orders that it reads. While the orders have a newer one it is not named, because it
     /// would overlook an order.
-    #[serde(default = "first_format", skip_serializing_if = "is_first_format")]
+    #[serde(default = "version", skip_serializing_if = "is_first_format")]
     pub orders_format: u32,
     /// The granted session timeout, in milliseconds. Another process with this id has to wait that long.
-    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
+    #[serde(default, skip_serializing_if = "is_default", with = "limits::ms")]
     pub session_timeout_ms: u64,
     /// How long its work may need to end, in milliseconds. A forced failover waits that long before it takes the leader
     /// znode.
-    #[serde(default, skip_serializing_if = "is_zero", with = "limits::ms")]
+    #[serde(default, skip_serializing_if = "is_default", with = "limits::ms")]
     pub stop_budget_ms: u64,
     /// When this incarnation joined, in milliseconds since the Unix epoch.
     #[serde(default, with = "limits::ms")]
@@ -81,7 +81,7 @@ pub struct MemberRecord {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
     pub withdrawn: Option<String>,
     /// Whether it is about to leave. Its leadership is handed over, and it is not named.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub leaving: bool,
     /// The latest term for which it has prepared while a leaving leader continued to work.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::decided")]
@@ -93,7 +93,7 @@ pub struct MemberRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached: Vec<Unreached>,
     /// Its round trips to others.
-    #[serde(default, skip_serializing_if = "RoundTrips::is_empty")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub round_trips: RoundTrips,
     /// The latest decision that it has seen, while the decision is missing or older.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ pub struct Remembered {
     #[serde(with = "limits::base")]
     pub token: u64,
     /// The base of the tokens in the decision.
-    #[serde(default, skip_serializing_if = "is_zero", with = "limits::base")]
+    #[serde(default, skip_serializing_if = "is_default", with = "limits::base")]
     pub token_base: u64,
     /// The czxid of the latest request that was decided, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "limits::zxid")]
@@ -158,13 +158,6 @@ pub struct RoundTrips {
     pub targets: BTreeMap<String, u32>,
 }
 
-impl RoundTrips {
-    /// Whether nothing has been measured.
-    pub fn is_empty(&self) -> bool {
-        self.peers.is_empty() && self.zookeeper.is_none() && self.targets.is_empty()
-    }
-}
-
 /// A member that another member can't reach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Unreached {
@@ -203,10 +196,6 @@ pub struct CalledOff {
     /// The reason, as text.
     #[serde(with = "crate::text::line")]
     pub reason: String,
-}
-
-const fn first_format() -> u32 {
-    VERSION
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it

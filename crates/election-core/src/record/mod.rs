@@ -31,7 +31,7 @@ pub use control::{
 pub use current::{Current, Status};
 pub use elected::{Elected, Exclusion, MemberFailure, SiteFailure};
 pub(crate) use elected::{keep_newest, most};
-pub use format::{MAX_RECORD, Record, RecordError, VERSION};
+pub use format::{MAX_RECORD, Record, RecordError, VERSION, is_default};
 pub use history::{HistoryEntry, Phases};
 pub use limits::MAX_SLOTS;
 pub use member::{CalledOff, GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
@@ -78,18 +78,6 @@ impl Record for Control {
 
     fn version(&self) -> u32 {
         self.v
-    }
-}
-
-impl Record for Elected {
-    const MENDED_BY: &str = "delete it, and the members write again what they remember";
-
-    fn version(&self) -> u32 {
-        self.v
-    }
-
-    fn check(&self) -> Result<(), String> {
-        self.check_bounds()
     }
 }
 

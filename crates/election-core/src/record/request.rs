@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{VERSION, format::is_false, limits};
+use super::{VERSION, is_default, limits};
 use crate::{
     calendar::utc,
     ids::{MemberId, SiteId},
@@ -60,10 +60,10 @@ pub struct AdminRequest {
     #[serde(default)]
     pub force: bool,
     /// With `force`: do not wait for the leader's stop budget. Two members then act until the leader has stopped.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub now: bool,
     /// Also allow a candidate that would lead with data loss, such as a replica that lags too far behind.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub accept_loss: bool,
     /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::text::line")]
@@ -231,47 +231,38 @@ impl RequestKind {
 
     /// The progress or the outcome of a request of this kind, as text.
     pub fn progress(self, state: &RequestState) -> String {
-        match (self, state) {
-            (_, RequestState::Planned { at_ms }) => format!("planned for {}", utc(*at_ms)),
-            (_, RequestState::Failed { reason, .. }) => format!("failed: {reason}"),
-            (_, RequestState::Expired { reason, .. }) => format!("expired: {reason}"),
-            (_, RequestState::Cancelled { reason, .. }) => format!("cancelled {reason}"),
-            (Self::Switchover | Self::Failover, state) => match state {
-                RequestState::Accepted { term } => {
-                    format!("begun in term {term}; the new leader is not ready yet")
-                }
-                RequestState::Done { term, leader, .. } => format!("done in term {term}: {leader} leads"),
-                _ => format!("pending: no {} has begun it yet", self.begun_by()),
-            },
-            (Self::RestartStandby | Self::StartStandby, RequestState::Accepted { .. }) => {
-                "begun; the standby is not ready yet".to_owned()
+        let in_term = |term: &u64| match self.is_about_standby() {
+            true => String::new(),
+            false => format!(" in term {term}"),
+        };
+        match state {
+            RequestState::Planned { at_ms } => format!("planned for {}", utc(*at_ms)),
+            RequestState::Pending => format!("pending: no {} has begun it yet", self.begun_by()),
+            RequestState::Accepted { term } => {
+                let awaited = match self {
+                    Self::Switchover | Self::Failover => "the new leader is not ready yet",
+                    Self::Restart | Self::Start => "the job is not ready yet",
+                    Self::Stop => "the job has not stopped yet",
+                    Self::RestartStandby | Self::StartStandby => "the standby is not ready yet",
+                    Self::StopStandby => "the standby has not stopped yet",
+                };
+                format!("begun{}; {awaited}", in_term(term))
             }
-            (Self::StopStandby, RequestState::Accepted { .. }) => {
-                "begun; the standby has not stopped yet".to_owned()
+            RequestState::Done { term, leader, .. } => {
+                let done = match self {
+                    Self::Switchover | Self::Failover => format!("{leader} leads"),
+                    Self::Restart => format!("{leader} has restarted the job"),
+                    Self::Stop => format!("the job is stopped, {leader} leads"),
+                    Self::Start => format!("the job runs on {leader}"),
+                    Self::RestartStandby => format!("{leader} has restarted its standby"),
+                    Self::StopStandby => format!("the standby of {leader} is stopped"),
+                    Self::StartStandby => format!("the standby of {leader} is ready"),
+                };
+                format!("done{}: {done}", in_term(term))
             }
-            (Self::RestartStandby, RequestState::Done { leader, .. }) => {
-                format!("done: {leader} has restarted its standby")
-            }
-            (Self::StopStandby, RequestState::Done { leader, .. }) => {
-                format!("done: the standby of {leader} is stopped")
-            }
-            (Self::StartStandby, RequestState::Done { leader, .. }) => {
-                format!("done: the standby of {leader} is ready")
-            }
-            (_, RequestState::Pending) => format!("pending: no {} has begun it yet", self.begun_by()),
-            (Self::Stop, RequestState::Accepted { term }) => {
-                format!("begun in term {term}; the job has not stopped yet")
-            }
-            (_, RequestState::Accepted { term }) => format!("begun in term {term}; the job is not ready yet"),
-            (Self::Restart, RequestState::Done { term, leader, .. }) => {
-                format!("done in term {term}: {leader} has restarted the job")
-            }
-            (Self::Stop, RequestState::Done { term, leader, .. }) => {
-                format!("done in term {term}: the job is stopped, {leader} leads")
-            }
-            (Self::Start, RequestState::Done { term, leader, .. }) => {
-                format!("done in term {term}: the job runs on {leader}")
-            }
+            RequestState::Failed { reason, .. } => format!("failed: {reason}"),
+            RequestState::Expired { reason, .. } => format!("expired: {reason}"),
+            RequestState::Cancelled { reason, .. } => format!("cancelled {reason}"),
         }
     }
 }
@@ -391,9 +382,6 @@ impl RequestState {
 
     /// Whether the state is final.
     pub const fn is_final(&self) -> bool {
-        matches!(
-            self,
-            Self::Done { .. } | Self::Failed { .. } | Self::Expired { .. } | Self::Cancelled { .. }
-        )
+        !self.is_unbegun() && !self.is_open()
     }
 }

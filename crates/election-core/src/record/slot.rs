@@ -66,6 +66,26 @@ pub struct Given {
 }
 
 impl Given {
+    /// A decision without a request, made as soon as it was noticed to be necessary.
+    pub(crate) fn at_once(
+        term: u64,
+        cause: Cause,
+        sentence: String,
+        unix_ms: u64,
+        previous: Option<Previous>,
+    ) -> Self {
+        Self {
+            term,
+            decided_in: None,
+            cause,
+            sentence,
+            decided_at_ms: unix_ms,
+            noticed_at_ms: unix_ms,
+            request: None,
+            previous,
+        }
+    }
+
     /// The term in which it was decided.
     pub fn decided_in(&self) -> u64 {
         self.decided_in.unwrap_or(self.term)

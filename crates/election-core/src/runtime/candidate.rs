@@ -120,7 +120,9 @@ impl Candidate {
                 done = work(&leadership) => done,
             };
             return done.map_err(|error| {
-                leadership.fail(error.to_string());
+                if let Some(hold) = &mut leadership.hold {
+                    hold.fail(Failure::new(error.to_string()));
+                }
                 RunError::Failed(error)
             });
         }
@@ -271,8 +273,9 @@ impl Handler for AtDesk {
             back: Some(back),
             outcome: Ok(()),
         };
+        let terms = Arc::clone(&leadership.terms);
         // If the campaign was dropped meanwhile, the leadership is dropped too.
-        drop(waiting.send(Ok(Leadership { hold: Some(Box::new(hold)), ..leadership.lent() })));
+        drop(waiting.send(Ok(Leadership { terms, hold: Some(Box::new(hold)) })));
         handed_back.await.unwrap_or(Ok(()))
     }
 

@@ -9,17 +9,18 @@ use std::{
     },
 };
 
+use tokio::sync::{SetOnce, watch};
 use zk_session::{BootTime, Session, SessionPin};
 
 use super::{
     changes::Changes,
     config::ElectionConfig,
     ended::Ended,
-    events::{Change, Events, HandedOver, Message},
+    events::{Events, HandedOver, Message},
     handler::Handler,
     living::Living,
     now,
-    publisher::{Published, Publisher},
+    publisher::Publisher,
     runner::{Joining, Runner},
     status::ElectionStatus,
     to_time,
@@ -67,12 +68,13 @@ pub struct Election {
 struct Handle {
     paths: Paths,
     events: Events,
-    published: Published,
+    status: watch::Receiver<ElectionStatus>,
+    ended: Arc<SetOnce<Ended>>,
     holds: Mutex<Holds>,
 }
 
 /// The reasons to block planned moves, oldest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Holds {
     next: u64,
     reasons: BTreeMap<u64, String>,
@@ -137,10 +139,12 @@ impl Election {
         handler: H,
     ) -> Self {
         let (events, inbox) = Events::channel();
-        let (publisher, published) = Publisher::new(ElectionStatus::of(&begins.0));
+        let (sender, status) = watch::channel(ElectionStatus::of(&begins.0));
+        let ended = Arc::default();
+        let publisher = Publisher::new(sender, Arc::clone(&ended));
         let runner = Runner::new(begins, session, handler, (events.clone(), inbox), publisher);
         tokio::spawn(Box::new(runner).run());
-        Self { handle: Arc::new(Handle { paths, events, published, holds: Mutex::default() }) }
+        Self { handle: Arc::new(Handle { paths, events, status, ended, holds: Mutex::default() }) }
     }
 
     /// The election's name.
@@ -154,13 +158,13 @@ impl Election {
     /// Without one, and unless its [handler follows the leaders](Handler::follows_leaders), it does not: `elected` and
     /// `leaders` are then as it last read them, and this call makes it read them once.
     pub fn status(&self) -> Changes<ElectionStatus> {
-        let changes = Changes::new(self.handle.published.status.clone());
+        let changes = Changes::new(self.handle.status.clone());
         self.handle.events.put(Message::Looked);
         changes
     }
 
     pub(super) fn token_while_leading(&self) -> Option<u64> {
-        let status = self.handle.published.status.borrow();
+        let status = self.handle.status.borrow();
         status.fencing_token.filter(|_| status.leads_now())
     }
 
@@ -262,7 +266,7 @@ impl Election {
     }
 
     fn change(&self, change: impl FnOnce(&mut Config) + Send + 'static) {
-        self.handle.events.put(Message::Reconfigure(Change(Box::new(change))));
+        self.handle.events.put(Message::Reconfigure(Box::new(change)));
     }
 
     /// Resigns, if this member leads or is about to: stops the work, then releases leadership, and another
@@ -345,7 +349,7 @@ impl Election {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn hand_over(&self) -> Result<HandedOver, Unrest> {
-        self.handle.events.hand_over().await.unwrap_or(Err(Unrest::Now("its election has ended")))
+        self.handle.events.ask(Message::HandOver).await.unwrap_or(Err(Unrest::Now("its election has ended")))
     }
 
     /// Waits until the task of this election has received all earlier reports and requests, or has ended. It returns
@@ -355,7 +359,7 @@ impl Election {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn responds(&self) {
-        self.handle.events.received().await;
+        self.handle.events.ask(Message::Ping).await;
     }
 
     /// Waits until this member's part has ended, for any reason of [`Ended`]; after a call of the application that has
@@ -364,7 +368,7 @@ impl Election {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn ended(&self) -> Ended {
-        self.handle.published.ended().await
+        self.handle.ended.wait().await.clone()
     }
 }
 
@@ -403,12 +407,6 @@ impl Drop for SwitchoverBlock {
             None => Wish::AllowSwitchover,
         };
         handle.events.send(Event::Wish(wish));
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("name", &self.paths.name()).finish_non_exhaustive()
     }
 }
 

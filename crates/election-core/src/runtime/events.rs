@@ -1,7 +1,5 @@
 //! The way of events to the task that owns an engine.
 
-use std::fmt;
-
 use futures_channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
@@ -11,28 +9,18 @@ use crate::engine::{Config, Event, Resumption, Unrest};
 ///
 /// The one thing here that is small for memory's sake: a channel of tokio's keeps 1 kB of each idle election, this one 0.2 kB,
 /// and thousands of elections share a process.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Events(UnboundedSender<Message>);
 
 /// Receives what [`Events`] send.
 pub(super) type Inbox = UnboundedReceiver<Message>;
 
-/// A change of the settings.
-pub(super) struct Change(pub(super) Box<dyn FnOnce(&mut Config) + Send>);
-
-impl fmt::Debug for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Change")
-    }
-}
-
 /// What a runner receives.
-#[derive(Debug)]
 pub(super) enum Message {
     /// For the engine.
     Event(Event),
-    /// Other settings for the engine.
-    Reconfigure(Change),
+    /// A change of the engine's settings.
+    Reconfigure(Box<dyn FnOnce(&mut Config) + Send>),
     /// This call of the application panicked.
     Panicked(&'static str),
     /// The status is followed, or was looked at.
@@ -80,18 +68,10 @@ impl Events {
         self.put(Message::Event(event));
     }
 
-    /// Waits until the runner has received all that was sent before, or has ended.
-    pub(super) async fn received(&self) {
+    /// Waits for the runner's answer to a message, after all that was sent before; `None` if it has ended.
+    pub(super) async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Option<T> {
         let (answer, answered) = oneshot::channel();
-        self.put(Message::Ping(answer));
-        // A runner that has ended drops it.
-        let _ = answered.await;
-    }
-
-    /// Asks the runner to hand over; `None` if it has ended.
-    pub(super) async fn hand_over(&self) -> Option<Result<HandedOver, Unrest>> {
-        let (answer, answered) = oneshot::channel();
-        self.put(Message::HandOver(answer));
+        self.put(message(answer));
         answered.await.ok()
     }
 

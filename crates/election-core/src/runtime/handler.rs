@@ -215,7 +215,7 @@ pub struct Leadership {
 
 /// The ownership of a [`Leadership`]: the work has ended when it is dropped.
 pub(super) trait Loan: fmt::Debug + Send + Sync {
-    /// The work has failed.
+    /// The work has failed, which counts once this is dropped.
     fn fail(&mut self, why: Failure);
 
     /// Waits until the election has released leadership, or has ended. Polled after the loan is dropped.
@@ -238,11 +238,6 @@ pub(super) struct Terms {
 impl Leadership {
     pub(super) fn new(terms: Arc<Terms>) -> Self {
         Self { terms, hold: None }
-    }
-
-    /// The same leadership, without the release when it is dropped.
-    pub(super) fn lent(&self) -> Self {
-        Self::new(Arc::clone(&self.terms))
     }
 
     /// Why this member was named, and the previous leader.
@@ -316,13 +311,6 @@ impl Leadership {
         drop(self);
         if let Some(released) = released {
             released.await;
-        }
-    }
-
-    /// The work has failed, which counts once this is dropped.
-    pub(super) fn fail(&mut self, why: String) {
-        if let Some(hold) = &mut self.hold {
-            hold.fail(Failure::new(why));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! A member that leads whenever it can, and reports whether it leads.
 
-use tokio::sync::watch::{self, error::RecvError};
-use zk_session::{OpError, Session, sleep_until};
+use tokio::sync::watch;
+use zk_session::{OpError, Session};
 
 use super::{
+    at,
     candidate::CampaignError,
     changes::Changes,
     config::ElectionConfig,
@@ -54,12 +55,13 @@ impl Latch {
     pub async fn leading(&self) -> Result<u64, CampaignError> {
         let mut refused = self.refused.clone();
         refused.mark_unchanged();
+        let mut refused = Changes::new(refused);
         let mut status = self.status();
         let leads = status.wait_for(|status| status.leads_now() && status.fencing_token.is_some());
         tokio::select! {
             biased;
             ended = self.election.ended() => Err(CampaignError::Ended(ended)),
-            Ok(error) = next(&mut refused) => Err(CampaignError::Refused(error)),
+            Some(Some(error)) = refused.changed() => Err(CampaignError::Refused(error)),
             status = leads => match status.and_then(|status| status.fencing_token) {
                 Some(token) => Ok(token),
                 None => Err(CampaignError::Ended(self.election.ended().await)),
@@ -75,15 +77,9 @@ impl Latch {
         let mut status = self.status();
         while self.is_leader() {
             let lease = status.now().work_until;
-            let ends = async {
-                match lease {
-                    Some(end) => sleep_until(end).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 changed = status.changed() => if changed.is_none() { return },
-                () = ends => {}
+                () = at(lease) => {}
             }
         }
     }
@@ -104,16 +100,6 @@ impl Latch {
     /// Cancel safe: once begun, leaving continues.
     pub async fn close(&self) -> Ended {
         self.election.leave().await
-    }
-}
-
-/// What is refused next; an error once the election has ended.
-async fn next(refused: &mut watch::Receiver<Option<OpError>>) -> Result<OpError, RecvError> {
-    loop {
-        refused.changed().await?;
-        if let Some(error) = &*refused.borrow_and_update() {
-            return Ok(error.clone());
-        }
     }
 }
 

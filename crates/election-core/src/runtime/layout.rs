@@ -41,17 +41,8 @@ impl Layout {
         }
     }
 
-    /// The recipe of the present candidates; `None` if there are none.
+    /// The recipes of the present candidates.
     pub fn present(
-        paths: &Paths,
-        ballots: &[String],
-        queue: &[String],
-        leader: Option<&Node>,
-    ) -> Option<Self> {
-        Self::all_present(paths, ballots, queue, leader).next()
-    }
-
-    fn all_present(
         paths: &Paths,
         ballots: &[String],
         queue: &[String],
@@ -75,7 +66,7 @@ impl Layout {
         let mut names = || results.next().map(children).unwrap_or_default();
         let (ballots, queue) = (names(), names());
         let leader = results.next().and_then(node);
-        Ok(Self::all_present(paths, &ballots, &queue, leader.as_ref()).find(|present| *present != own))
+        Ok(Self::present(paths, &ballots, &queue, leader.as_ref()).find(|present| *present != own))
     }
 }
 

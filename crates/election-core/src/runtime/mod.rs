@@ -36,9 +36,9 @@ pub use leaders::{Leader, LeaderChange, Leaders};
 pub use operations::ReadError;
 pub use status::ElectionStatus;
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
-use zk_session::BootTime;
+use zk_session::{BootTime, sleep_until};
 
 use crate::{
     engine::Node,
@@ -64,6 +64,14 @@ pub(crate) fn to_time(boot: BootTime) -> Time {
 
 pub(crate) fn to_boot(time: Time) -> BootTime {
     BootTime::from_duration(time.since_origin())
+}
+
+/// Waits for a time, if there is one.
+async fn at(time: Option<BootTime>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
 }
 
 /// A znode as the engine has it.

@@ -66,19 +66,18 @@ impl Attempt<'_> {
             _ => return Ok(done),
         };
         loop {
-            let withdrawn = match Layout::other(session, paths, own).await {
+            let error = match Layout::other(session, paths, own).await {
                 Ok(None) => return Ok(done),
                 Ok(Some(other)) => match session.delete(path, None).await {
-                    Ok(()) | Err(OpError::NoNode { .. }) => Ok(Outcome::OtherRecipe(other.as_str())),
-                    Err(error) => Err(error),
+                    Ok(()) | Err(OpError::NoNode { .. }) => return Ok(Outcome::OtherRecipe(other.as_str())),
+                    Err(error) => error,
                 },
-                Err(error) => Err(error),
+                Err(error) => error,
             };
-            match withdrawn {
-                Ok(refused) => return Ok(refused),
-                Err(error) if error.is_session_over() || error.is_refused() => return Err(error),
-                Err(_) => sleep_until(BootTime::now() + RETRY).await,
+            if error.is_session_over() || error.is_refused() {
+                return Err(error);
             }
+            sleep_until(BootTime::now() + RETRY).await;
         }
     }
 
@@ -148,16 +147,10 @@ impl Attempt<'_> {
             (_, None) | (Err(OpError::NodeExists { .. } | OpError::NoNode { .. }), Some(_)) => {
                 return Ok(None);
             }
-            (done, Some(_)) => done,
+            (Err(error), Some(_)) => return outcome_of(error).map(Some),
+            (Ok(done), Some(_)) => done,
         };
-        let stat = match done {
-            Ok(done) => done.last().and_then(|last| match last {
-                MultiResult::Set { stat } => *stat,
-                _ => None,
-            }),
-            Err(error) => return Ok(Some(outcome_of(error)?)),
-        };
-        let Some(stat) = stat else {
+        let Some(MultiResult::Set { stat: Some(stat) }) = done.last() else {
             return Ok(Some(Outcome::Unknown(
                 "it was created, but in which transaction was not answered".to_owned(),
             )));
@@ -315,8 +308,7 @@ fn created(created: Created) -> Outcome {
 /// When ZooKeeper doesn't answer.
 pub async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap<String, Node>, OpError> {
     let names = session.children(parent).await?.map(|c| c.names).unwrap_or_default();
-    let nodes = get_all(session, parent, names).await?;
-    Ok(nodes.into_iter().filter_map(|(name, node)| Some((name, node?))).collect())
+    Ok(get_all(session, parent, names).await?.into_iter().collect())
 }
 
 /// Reads all of it, many by one request.
@@ -360,7 +352,7 @@ fn answer(result: ReadResult) -> Answer {
     }
 }
 
-/// Reads these children of a znode, many by one request.
+/// Reads these children of a znode, many by one request. Those that don't exist are omitted.
 ///
 /// # Errors
 /// When ZooKeeper doesn't answer.
@@ -368,13 +360,13 @@ pub async fn get_all(
     session: &Incarnation,
     parent: &str,
     names: Vec<String>,
-) -> Result<Vec<(String, Option<Node>)>, OpError> {
+) -> Result<Vec<(String, Node)>, OpError> {
     let reads = names.iter().map(|name| Read::Node(format!("{parent}/{name}"))).collect();
     let nodes = read_all(session, reads).await?.into_iter().map(|(_, answer)| match answer {
         Answer::Node(node) => node,
         Answer::Names(_) => None,
     });
-    Ok(names.into_iter().zip(nodes).collect())
+    Ok(names.into_iter().zip(nodes).filter_map(|(name, node)| Some((name, node?))).collect())
 }
 
 fn mode(ephemeral: bool) -> CreateMode {

@@ -14,21 +14,12 @@ pub(super) struct Publisher {
     how: Option<Ended>,
 }
 
-/// Follows what a [`Publisher`] publishes.
-#[derive(Debug)]
-pub(super) struct Published {
-    pub(super) status: watch::Receiver<ElectionStatus>,
-    ended: Arc<SetOnce<Ended>>,
-}
-
 impl Publisher {
-    pub(super) fn new(status: ElectionStatus) -> (Self, Published) {
-        let (sender, status) = watch::channel(status);
-        let ended = Arc::<SetOnce<Ended>>::default();
-        (Self { status: Some(sender), ended: Arc::clone(&ended), how: None }, Published { status, ended })
+    pub(super) fn new(status: watch::Sender<ElectionStatus>, ended: Arc<SetOnce<Ended>>) -> Self {
+        Self { status: Some(status), ended, how: None }
     }
 
-    /// Whether the status is followed. The [`Published`] of the handle is one receiver.
+    /// Whether the status is followed. The handle has one receiver.
     pub(super) fn is_followed(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.receiver_count() > 1)
     }
@@ -64,12 +55,5 @@ impl Publisher {
 impl Drop for Publisher {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-impl Published {
-    /// Waits until the member's part has ended. Cancel safe.
-    pub(super) async fn ended(&self) -> Ended {
-        self.ended.wait().await.clone()
     }
 }

@@ -26,8 +26,6 @@ const AT_ONCE: usize = 256;
 /// The starts on each session on which an election begins.
 static SESSIONS: Mutex<BTreeMap<i64, Weak<Starts>>> = Mutex::new(BTreeMap::new());
 
-type Permit = OwnedSemaphorePermit;
-
 /// The elections that begin on one session.
 #[derive(Debug)]
 pub(super) struct Starts {
@@ -62,7 +60,7 @@ pub(super) enum Turn {
 pub(super) struct StartPermit {
     starts: Arc<Starts>,
     #[allow(dead_code, reason = "held, and dropped")]
-    permit: Option<Permit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Turn {

@@ -40,19 +40,10 @@ pub(super) enum Pace {
 #[derive(Default)]
 pub(super) struct Watches {
     epoch: u64,
-    armed: Armed,
-}
-
-enum Armed {
     /// While the children of any znode are watched.
-    Whole(Box<BaseWatch>),
-    Single(Vec<SingleWatch>),
-}
-
-impl Default for Armed {
-    fn default() -> Self {
-        Self::Single(Vec::new())
-    }
+    whole: Option<Box<BaseWatch>>,
+    /// None beside the watch of the whole election.
+    single: Vec<SingleWatch>,
 }
 
 impl Watches {
@@ -62,49 +53,39 @@ impl Watches {
         pace: Pace,
         is_followed: impl Fn() -> bool,
     ) -> Result<Event, OpError> {
-        match &mut self.armed {
+        if let Some(whole) = &mut self.whole {
             // On the heap: other elections need no room for it, 0.3 kB.
-            Armed::Whole(whole) => Box::pin(whole.next(pace != Pace::AfterTakeover)).await,
-            Armed::Single(all) => {
-                poll_fn(|cx| {
-                    let next = all.iter_mut().find_map(|single| {
-                        let next = single.poll_next(cx, pace, &is_followed);
-                        next.is_ready().then_some(next)
-                    });
-                    next.unwrap_or(Poll::Pending)
-                })
-                .await
-            }
+            return Box::pin(whole.next(pace != Pace::AfterTakeover)).await;
         }
+        poll_fn(|cx| {
+            let next = self.single.iter_mut().find_map(|single| {
+                let next = single.poll_next(cx, pace, &is_followed);
+                next.is_ready().then_some(next)
+            });
+            next.unwrap_or(Poll::Pending)
+        })
+        .await
     }
 
     /// Reads what has changed because the status was read, even if no receiver follows it.
     pub(super) fn look(&mut self) {
-        if let Armed::Single(all) = &mut self.armed {
-            all.iter_mut().for_each(SingleWatch::look);
-        }
+        self.single.iter_mut().for_each(SingleWatch::look);
     }
 
     /// Watches exactly this set. While a member may turn out to be the elector, single watches would be in vain. The reads
     /// of those that report who leads may [wait](Pace::WhenFollowed).
     pub(super) fn set(&mut self, session: &Session, epoch: u64, set: &[Watched], engine: &Engine) {
         if epoch != self.epoch {
-            self.armed = Armed::default();
-            self.epoch = epoch;
+            *self = Self { epoch, ..Self::default() };
         }
         if set.iter().any(|watched| matches!(watched, Watched::Tree(_))) {
-            if let Armed::Whole(whole) = &mut self.armed {
-                return whole.want(set);
-            }
-            let mut whole = BaseWatch::new(session.clone(), epoch, engine.config().paths.base());
-            whole.want(set);
-            self.armed = Armed::Whole(Box::new(whole));
+            let new = || Box::new(BaseWatch::new(session.clone(), epoch, engine.config().paths.base()));
+            self.whole.get_or_insert_with(new).want(set);
+            self.single = Vec::new();
             return;
         }
-        if let Armed::Whole(_) = self.armed {
-            self.armed = Armed::default();
-        }
-        let Armed::Single(all) = &mut self.armed else { return };
+        self.whole = None;
+        let all = &mut self.single;
         all.retain(|single| set.iter().any(|watched| single.is_of(watched)));
         for watched in set.iter().filter(|_| !engine.looks_for_its_rank()) {
             if let Watched::Node(path) = watched
@@ -121,7 +102,7 @@ impl Watches {
 
     /// This request is about to be made: the changes that it causes need not be read.
     pub(super) fn begins(&mut self, op: OpId, request: &ZkOp, session: i64) {
-        if let Armed::Whole(whole) = &mut self.armed {
+        if let Some(whole) = &mut self.whole {
             for write in Write::all_of(request, session) {
                 whole.begins(op, write);
             }
@@ -130,7 +111,7 @@ impl Watches {
 
     /// A request has ended.
     pub(super) fn ended(&mut self, op: OpId, outcome: &Outcome) {
-        if let Armed::Whole(whole) = &mut self.armed {
+        if let Some(whole) = &mut self.whole {
             whole.ended(op, outcome);
         }
     }

@@ -9,11 +9,11 @@ use std::{
 
 use futures_util::FutureExt;
 use tokio::{sync::watch, task::JoinHandle};
-use zk_session::{BootTime, OpError};
+use zk_session::BootTime;
 
 use super::{
     events::Events,
-    handler::{ElectionEvent, Handler, Leadership, StopOrder, Terms},
+    handler::{Handler, Leadership, StopOrder, Terms},
     to_boot,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 
 /// Drives one application.
 pub(super) struct Work<H> {
-    handler: Arc<H>,
+    pub(super) handler: Arc<H>,
     events: Events,
     /// The call in progress.
     call: Option<JoinHandle<()>>,
@@ -144,10 +144,6 @@ impl<H: Handler> Work<H> {
         });
     }
 
-    pub(super) fn asks_before_moves(&self) -> bool {
-        self.handler.asks_before_moves()
-    }
-
     pub(super) fn before_move(&mut self, reason: StopReason) {
         let Some(terms) = &self.terms else { return };
         let leadership = Leadership::new(Arc::clone(terms));
@@ -164,14 +160,6 @@ impl<H: Handler> Work<H> {
 
     pub(super) fn follows_leaders(&self) -> bool {
         self.leaders.is_some()
-    }
-
-    pub(super) fn observe(&self, event: ElectionEvent) {
-        self.handler.observe(event);
-    }
-
-    pub(super) fn refused(&self, error: &OpError) {
-        self.handler.refused(error);
     }
 
     pub(super) fn work_until(&mut self, until: BootTime) {

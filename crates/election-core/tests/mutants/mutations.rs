@@ -175,7 +175,7 @@ pub(crate) const RULES: [Rule; 37] = [
         "ExclusionsEnd",
         &[(
             "engine/elector/decision.rs",
-            "self.now.unix_ms.saturating_add(ms(span))",
+            "self.now.unix_ms.saturating_add(limits::millis(span))",
             "if DROPPED { crate::record::limits::MAX_MS } else { $0 }",
         )],
     ),

@@ -20,7 +20,7 @@ pub(super) const NEVER_CREATED: &str = "-";
 
 /// A line of ephemeral sequential znodes, seen by one incarnation of a member.
 pub(super) struct Line {
-    parent: String,
+    pub(super) parent: String,
     format: QueueFormat,
     own: Incarnation,
 }
@@ -49,10 +49,6 @@ impl Line {
         let format = core.queue_format()?;
         let parent = format.parent(&core.config.paths);
         Some(Self { parent, format, own: core.incarnation() })
-    }
-
-    pub(super) fn parent(&self) -> &str {
-        &self.parent
     }
 
     pub(super) fn path(&self, name: &str) -> String {

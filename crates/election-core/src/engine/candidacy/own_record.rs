@@ -8,13 +8,12 @@ use std::{
 use crate::{
     engine::{
         core::Core,
-        elector::decided::ms,
         io::{Node, ZkOp},
         ops::Part,
         transaction::ZnodeWrite,
     },
     ids::Ballot,
-    record::{Control, MemberRecord, Record, VERSION},
+    record::{Control, MemberRecord, Record, VERSION, limits},
 };
 
 /// The own record. Where the texts are the same, as they mostly are, they are shared.
@@ -57,8 +56,8 @@ impl OwnRecord {
             config: profile.overlay.clone(),
             software: profile.software.clone(),
             orders_format: Control::NEWEST,
-            session_timeout_ms: ms(core.granted()),
-            stop_budget_ms: ms(core.stop_budget()),
+            session_timeout_ms: limits::millis(core.granted()),
+            stop_budget_ms: limits::millis(core.stop_budget()),
             joined_ms: own.joined_ms,
             gave_up: own.gave_up.as_deref().cloned(),
             called_off: own.called_off.as_deref().cloned(),

@@ -78,7 +78,7 @@ impl Core {
             now,
             session: None,
             reading: Reading::default(),
-            own: Own::new(health, now.unix_ms),
+            own: Own { health, joined_ms: now.unix_ms, ..Own::default() },
             ops: Ops::default(),
             out: Outbox::default(),
             ended: false,

@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::engine::{
-    io::{Level, Node, NoteKind, Outcome, ZkOp},
+    io::{Node, Outcome, ZkOp},
     ops::Pending,
     znode::{Known, Meta, Znode},
 };
@@ -115,15 +115,9 @@ impl Core {
 
     /// What this path holds, if it is about to be read, and what is known of it.
     pub(super) fn reads(&self, path: &str) -> Option<(Znode, Meta)> {
-        let is_decision = path == self.config.paths.elected();
-        let slot = || {
-            self.reading
-                .view
-                .leaders()
-                .map(|(slot, _)| slot)
-                .find(|slot| self.leader_znode_path(*slot) == path)
-        };
-        let znode = if is_decision { Some(Znode::Decision) } else { slot().map(Znode::Leader) }?;
+        let leaders = self.reading.view.leaders().map(|(slot, _)| Znode::Leader(slot));
+        let mut znodes = [Znode::Decision].into_iter().chain(leaders);
+        let znode = znodes.find(|znode| self.path_of(*znode) == path)?;
         Some((znode, self.known(znode)?))
     }
 
@@ -145,7 +139,7 @@ impl Core {
             node.mzxid,
             known.mzxid
         );
-        self.note(Level::Warn, NoteKind::Trouble, text);
+        self.trouble(text);
         self.reading.forget_tenures();
         match znode {
             Znode::Decision => {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::Core;
 use crate::{
     engine::{
-        io::{Action, Level, Node, NoteKind},
+        io::{Action, Node},
         recipe::{QueueFormat, Recipe},
         znode::{Known, Znode},
     },
@@ -31,7 +31,7 @@ impl Core {
         let news = electors.unreadable.iter().filter(|error| !is_reported(error));
         let troubles: Vec<_> = news.map(ToString::to_string).collect();
         for trouble in troubles {
-            self.note(Level::Warn, NoteKind::Trouble, trouble);
+            self.trouble(trouble);
         }
     }
 
@@ -49,7 +49,7 @@ impl Core {
         self.know_elected(known);
         if let Some(error) = self.reading.view.elected.error().filter(|_| !is_reported) {
             let text = error.to_string();
-            self.note(Level::Warn, NoteKind::Trouble, text);
+            self.trouble(text);
         }
         if self.own.leaving.is_asked() {
             // No watch reads them any more.
@@ -76,8 +76,7 @@ impl Core {
         let known = Known::<TokenBase>::read(&self.config.paths.tokens(), node);
         let is_reported = self.reading.view.tokens.error().is_some();
         if let Some(error) = known.error().filter(|_| !is_reported) {
-            let text = error.to_string();
-            self.note(Level::Warn, NoteKind::Trouble, text);
+            self.trouble(error);
         }
         self.reading.memory.saw_token(known.record().map(|tokens| tokens.token_base));
         self.reading.view.tokens = known;
@@ -145,7 +144,7 @@ impl Core {
 
     /// Whether a znode alone decides who leads.
     pub(crate) fn is_contest(&self) -> bool {
-        self.config.recipe.is_contest()
+        !matches!(self.config.recipe, Recipe::Elector(_))
     }
 
     pub(crate) fn queue_format(&self) -> Option<QueueFormat> {
@@ -180,12 +179,6 @@ impl Core {
             }
             _ => own.filter(|own| Some(*own) == named).or(named).cloned(),
         }
-    }
-
-    /// Whether READY is announced. If nothing may be written into the leader znode, READY is known to this member
-    /// alone.
-    pub(crate) fn announces(&self) -> bool {
-        self.config.recipe.is_native()
     }
 
     /// The content of the leader znode.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What is known of the session.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Session {
     pub(crate) epoch: Epoch,
     pub(crate) id: i64,
@@ -131,15 +131,7 @@ impl Core {
         let keeps =
             matches!(self.config.policy.on_pause, OnPause::Keep { .. }) && self.own.duty.held.is_some();
         let lease = self.session.as_ref().filter(|_| keeps).and_then(|s| s.lease);
-        self.session = Some(Session {
-            epoch,
-            id,
-            granted,
-            paused_since: None,
-            over: false,
-            lease,
-            created: Created::default(),
-        });
+        self.session = Some(Session { epoch, id, granted, lease, ..Session::default() });
         self.reading.forget();
         self.out.watched.clear();
     }
@@ -181,9 +173,7 @@ impl Core {
 
     pub(crate) fn lease(&mut self, epoch: Epoch, valid_until: Time) {
         let reserve = self.config.policy.lease_reserve;
-        let Some(session) = self.session_of(epoch) else {
-            return;
-        };
+        let Some(session) = self.session_of(epoch) else { return };
         // The lease can become shorter, if the clock is slewed.
         session.lease = Some(valid_until - reserve);
         self.tell_work_until();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::{
     engine::io::Reason,
     ids::{Ballot, MemberId},
-    record::{AdminRequest, Cause, Elected, MemberRecord, Named, RequestRef, Target, limits},
+    record::{AdminRequest, Cause, Elected, MemberRecord, Named, RequestRef, Target},
     strategy::{Ground, Refused},
 };
 
@@ -83,12 +83,6 @@ pub(crate) struct Decided {
     pub(crate) held: Option<TakeoverHold>,
 }
 
-impl From<Elected> for Decided {
-    fn from(elected: Elected) -> Self {
-        Self { elected: Box::new(elected), held: None }
-    }
-}
-
 /// An operator's request.
 pub(crate) type OpenRequest<'a> = Option<(&'a RequestRef, &'a AdminRequest)>;
 
@@ -101,11 +95,6 @@ pub(crate) fn about(slot: usize, slots: usize, sentence: String) -> String {
 pub(crate) fn doubled(span: Duration, times: usize) -> Duration {
     let factor = u32::try_from(times).ok().and_then(|times| 1_u32.checked_shl(times)).unwrap_or(u32::MAX);
     span.saturating_mul(factor)
-}
-
-/// Whole milliseconds.
-pub(crate) fn ms(duration: Duration) -> u64 {
-    limits::millis(duration)
 }
 
 /// Whether the slot has been, or is being, taken from its holder by force.

@@ -4,13 +4,16 @@
 use std::time::Duration;
 
 use super::{
-    decided::{Decided, NoSlot, Undecided, about, fits, ms, no_candidate},
+    decided::{Decided, NoSlot, Undecided, about, fits, no_candidate},
     limit::counts,
     pass::Question,
 };
 use crate::{
     ids::Ballot,
-    record::{Cause, Elected, Exclusion, Given, MemberRecord, Named, RequestKind, Slot, Target, VERSION},
+    record::{
+        Cause, Current, Elected, Exclusion, Given, MemberRecord, Named, Previous, RequestKind, Slot, Target,
+        VERSION, limits,
+    },
     strategy::{Ranked, Ranking, Round, Trouble, choose},
 };
 
@@ -55,8 +58,24 @@ impl Question<'_> {
         if let Some(dropped) = dropped {
             sentence.push_str(&format!("; {dropped}"));
         }
-        let elected = Box::new(self.name(sentence, &chosen.named, exclusions));
+        let elected = Box::new(self.name(Some(&chosen.named), self.led_before(), sentence, exclusions));
         Ok(Decided { elected, held })
+    }
+
+    /// What an operator's request decides. With force, another holder of the leader znode than the named member is removed first:
+    /// the first of three steps, each of which any elector can finish. Without force, a leader that lives releases its leader
+    /// znode by itself.
+    pub(crate) fn decide_ordered(
+        &self,
+        what: &str,
+        holder: Option<&Current>,
+    ) -> Result<Box<Elected>, Undecided> {
+        let decided = self.decide(what, None)?.elected;
+        let holder = holder.filter(|_| self.ordered.is_some_and(|(_, request)| request.force));
+        match holder.filter(|c| decided.named(self.slot).is_some_and(|n| n.ballot != c.ballot)) {
+            Some(holder) => Ok(Box::new(self.vacate(&holder.named()))),
+            None => Ok(decided),
+        }
     }
 
     /// Makes as many slots as the policy wants, and names leaders for all new ones at once: for the very first
@@ -99,18 +118,19 @@ impl Question<'_> {
         next.slots.truncate(known.min(self.policy.slots));
         let new = rankings.iter().map(|ranking| ranking.first().map(|best| best.named.clone()));
         next.slots.extend(new.map(|named| Slot::new(named, given.clone())));
-        Ok(self.with_lines(next).into())
+        Ok(Decided { elected: Box::new(self.with_lines(next)), held: None })
     }
 
     /// Takes the leader znode from a leader that does not release it: no member is named, and the
     /// leader's ballot is excluded.
-    pub(crate) fn vacate(&self, holder: &Named) -> Elected {
+    fn vacate(&self, holder: &Named) -> Elected {
         let mut exclusions = self.living_exclusions();
         exclusions.retain(|e| e.ballot != holder.ballot);
         let reason = "its leader znode was taken by force".to_owned();
         exclusions.push(self.exclusion_for(holder, reason, self.policy.exclusion));
         let sentence = format!("{} is removed from the leader znode by force", holder.member);
-        Question { cause: Cause::Failover, ..*self }.vacated(sentence, holder, exclusions)
+        let question = Question { cause: Cause::Failover, ..*self };
+        question.name(None, Some(holder.as_previous()), sentence, exclusions)
     }
 
     /// Names another member than `holder`, which enough members have lost: at once if the leader znode is free, else
@@ -136,17 +156,8 @@ impl Question<'_> {
         }
         let sentence = format!("{what}: it is removed from the leader znode");
         let exclusions = decided.elected.exclusions;
-        let elected = self.vacated(sentence, holder, exclusions);
+        let elected = self.name(None, Some(holder.as_previous()), sentence, exclusions);
         Ok(Decided { elected: Box::new(elected), held: decided.held })
-    }
-
-    fn vacated(&self, sentence: String, holder: &Named, exclusions: Vec<Exclusion>) -> Elected {
-        let mut elected = self.next_term(exclusions);
-        let sentence = about(self.slot, elected.slots.len(), sentence);
-        let given = self.given(&elected, sentence);
-        let slot = &mut elected.slots[self.slot];
-        (slot.named, slot.given) = (None, Given { previous: Some(holder.as_previous()), ..given });
-        self.with_lines(elected)
     }
 
     /// Whether the named member was named by an operator's request. Whether the request named that member is not
@@ -184,7 +195,8 @@ impl Question<'_> {
     /// Names this candidate of a ranking for an elective move, since an order forbids the incumbent to lead.
     pub(crate) fn obey(&self, what: &str, chosen: &Ranked) -> Decided {
         let sentence = format!("{what}: {}", leads(chosen));
-        let elected = self.name(sentence, &chosen.named, self.living_exclusions());
+        let exclusions = self.living_exclusions();
+        let elected = self.name(Some(&chosen.named), self.led_before(), sentence, exclusions);
         Decided { elected: Box::new(elected), held: self.check_obeyed().err() }
     }
 
@@ -194,7 +206,7 @@ impl Question<'_> {
             member: named.member.clone(),
             ballot: named.ballot.clone(),
             since_ms: self.now.unix_ms,
-            until_ms: self.now.unix_ms.saturating_add(ms(span)),
+            until_ms: self.now.unix_ms.saturating_add(limits::millis(span)),
             reason,
         }
     }
@@ -290,26 +302,28 @@ impl Question<'_> {
         (ranking, exclusions, None)
     }
 
-    fn name(&self, sentence: String, chosen: &Named, exclusions: Vec<Exclusion>) -> Elected {
+    /// The next term, in which this member is named for the slot, or none.
+    fn name(
+        &self,
+        named: Option<&Named>,
+        previous: Option<Previous>,
+        sentence: String,
+        exclusions: Vec<Exclusion>,
+    ) -> Elected {
         let mut next = self.next_term(exclusions);
         let sentence = about(self.slot, next.slots.len(), sentence);
-        let given = self.given(&next, sentence);
+        let given = Given { previous, ..self.given(&next, sentence) };
         let slot = &mut next.slots[self.slot];
-        (slot.named, slot.given) = (Some(chosen.clone()), given);
+        (slot.named, slot.given) = (named.cloned(), given);
         self.with_lines(next)
     }
 
     /// The decision about this slot in the next term.
     pub(crate) fn given(&self, next: &Elected, sentence: String) -> Given {
         Given {
-            term: next.term,
-            decided_in: None,
-            cause: self.cause,
-            sentence,
-            decided_at_ms: self.now.unix_ms,
             noticed_at_ms: self.noticed_at_ms,
             request: self.ordered.map(|(which, _)| which.clone()),
-            previous: self.led_before(),
+            ..Given::at_once(next.term, self.cause, sentence, self.now.unix_ms, self.led_before())
         }
     }
 

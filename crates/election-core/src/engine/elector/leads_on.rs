@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use super::{
-    decided::{Decided, Undecided},
     next_step::{Act, Verdict, loud, quiet},
     pass::{At, Pass},
     phase_timers::Phase,
@@ -15,7 +14,7 @@ use super::{
 };
 use crate::{
     engine::{io::Reason, reading::Reading},
-    record::{Cause, Health, Named},
+    record::{Cause, Elected, Health, Named},
 };
 
 /// How long the elector leaves a lost leader's slot to a living successor, which needs one write.
@@ -54,16 +53,11 @@ impl Pass<'_> {
     /// The named member lives, and should not lead.
     fn unfit(&self, at: At<'_>, named: &Named, cause: Cause, reason: Reason, what: &str) -> Verdict {
         let noticed = self.noticed(at.slot, at.term, reason.as_str());
-        let (until, proposal) = match self.question(at.slot, noticed, cause).decide(what, None) {
-            Ok(Decided { elected, held: None }) if elected.named(at.slot) != Some(named) => {
-                return Verdict::Act(Act::Write(elected, Some(at.meta.version)));
-            }
-            Ok(Decided { elected, held: Some(hold) }) => {
-                let other = Some(elected).filter(|elected| elected.named(at.slot) != Some(named));
-                (self.hold(hold).ends(), other)
-            }
-            Err(Undecided::Held(hold)) => (self.hold(hold).ends(), None),
-            _ => (self.wake_at_exclusions_end(), None),
+        let stays = |elected: &Elected| elected.named(at.slot) == Some(named);
+        let (until, proposal) = match self.write(self.question(at.slot, noticed, cause).decide(what, None)) {
+            Verdict::Act(Act::Write(elected, _)) if stays(&elected) => (self.wake_at_exclusions_end(), None),
+            Verdict::Wait(wait) => (wait.ends(), wait.proposal.filter(|elected| !stays(elected))),
+            act => return act,
         };
         // An unhealthy leader is better than none.
         match self.in_phase(at, named) {
@@ -120,6 +114,6 @@ impl Pass<'_> {
             Some(_) => Cause::LeaderShutdown,
             None => Cause::LeaderLost,
         };
-        self.write(self.question(at.slot, noticed, cause).decide(&what, None), Some(at.meta))
+        self.write(self.question(at.slot, noticed, cause).decide(&what, None))
     }
 }

@@ -5,14 +5,14 @@
 use std::time::Duration;
 
 use super::{
-    decided::{TakeoverHold, doubled, ms},
+    decided::{TakeoverHold, doubled},
     pass::Question,
 };
 use crate::{
     calendar::utc,
     engine::{io::Reason, policy::Policy},
     ids::Ballot,
-    record::{Cause, Elected, MemberFailure, Named, most},
+    record::{Cause, Elected, MemberFailure, Named, limits, most},
     time::{in_words, is_within},
 };
 
@@ -61,17 +61,9 @@ impl Question<'_> {
         let recent = self.recent_obeyed();
         let allowed = most::obeyed(self.elected.map_or(1, |e| e.slots.len()));
         let Some(oldest) = recent.first().filter(|_| recent.len() >= allowed) else { return Ok(()) };
-        let until_ms = oldest.saturating_add(ms(OBEYED_WITHIN));
-        Err(TakeoverHold {
-            reason: Reason::Held,
-            sentence: format!(
-                "on hold until {}: {} moves for standing orders in {}; an acknowledgement resumes now",
-                utc(until_ms),
-                recent.len(),
-                in_words(OBEYED_WITHIN),
-            ),
-            until_ms,
-        })
+        let until_ms = oldest.saturating_add(limits::millis(OBEYED_WITHIN));
+        let why = format!("{} moves for standing orders in {}", recent.len(), in_words(OBEYED_WITHIN));
+        Err(on_hold(Reason::Held, until_ms, &why))
     }
 
     fn recent_obeyed(&self) -> Vec<u64> {
@@ -100,20 +92,14 @@ impl Question<'_> {
     fn check_pause(&self) -> Result<(), TakeoverHold> {
         let before = self.elected.map_or(0, |elected| job_failures(self.policy, elected, self.now.unix_ms));
         let Some(doublings) = before.checked_sub(1) else { return Ok(()) };
-        let until_ms = self.noticed_at_ms.saturating_add(ms(doubled(FIRST_PAUSE, doublings).min(LONGEST)));
+        let pause = limits::millis(doubled(FIRST_PAUSE, doublings).min(LONGEST));
+        let until_ms = self.noticed_at_ms.saturating_add(pause);
         if until_ms <= self.now.unix_ms {
             return Ok(());
         }
-        Err(TakeoverHold {
-            reason: Reason::Backoff,
-            sentence: format!(
-                "on hold until {}: the job has failed {} times in {}; an acknowledgement resumes now",
-                utc(until_ms),
-                before + 1,
-                in_words(self.policy.max_takeovers.within),
-            ),
-            until_ms,
-        })
+        let window = in_words(self.policy.max_takeovers.within);
+        let why = format!("the job has failed {} times in {window}", before + 1);
+        Err(on_hold(Reason::Backoff, until_ms, &why))
     }
 
     fn gave_up_at(&self, ballot: &Ballot) -> u64 {
@@ -126,10 +112,9 @@ impl Question<'_> {
     fn check_pace(&self, chosen: Option<&Named>) -> Result<(), TakeoverHold> {
         let resigned = self.elected.and_then(|e| e.named(self.slot));
         let again = chosen.filter(|chosen| resigned.is_some_and(|named| named.ballot == chosen.ballot));
-        let given =
-            self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
-        let named_at = self.elected.and_then(|e| e.given(self.slot)).map_or(0, |given| given.decided_at_ms);
-        let (since, sentence) = match (again, given) {
+        let given = self.elected.and_then(|e| e.given(self.slot));
+        let named_at = given.map_or(0, |given| given.decided_at_ms);
+        let (since, sentence) = match (again, given.filter(|given| given.cause == Cause::Resigned)) {
             (Some(again), _) => (
                 // By its clock; but one that is ahead does not lengthen the pause, and one that is behind does not remove it.
                 self.gave_up_at(&again.ballot).min(self.noticed_at_ms).max(named_at),
@@ -150,7 +135,7 @@ impl Question<'_> {
         Err(TakeoverHold {
             reason: Reason::ResignedAgain,
             sentence,
-            until_ms: since.saturating_add(ms(PACE)),
+            until_ms: since.saturating_add(limits::millis(PACE)),
         })
     }
 }
@@ -168,7 +153,7 @@ pub(crate) fn check_limit(
     let limit = policy.max_takeovers;
     // The record keeps no more takeovers than this.
     let kept = most::attempts(elected.map_or(1, |e| e.slots.len()));
-    let window = ms(limit.within);
+    let window = limits::millis(limit.within);
     let all = elected.and_then(|e| e.slots.get(slot)).map_or(&[][..], |slot| &slot.attempts);
     let recent = all.iter().filter(|at| is_within(**at, limit.within, unix_ms));
     let (count, oldest, latest) =
@@ -184,23 +169,23 @@ pub(crate) fn check_limit(
         _ if allowed == 0 => u64::MAX,
         // A clock that is ahead does not lengthen a hold.
         _ => {
-            let pause = ms(doubled(FIRST_HOLD, count - allowed).min(LONGEST));
+            let pause = limits::millis(doubled(FIRST_HOLD, count - allowed).min(LONGEST));
             latest.min(unix_ms).saturating_add(pause).min(oldest.saturating_add(window))
         }
     };
     if until_ms <= unix_ms {
         return Ok(());
     }
+    let s = if count == 1 { "" } else { "s" };
+    let why = format!("{count} takeover{s} in {} (limit {allowed})", in_words(limit.within));
+    Err(on_hold(Reason::Held, until_ms, &why))
+}
+
+/// A hold that ends at this time, or with an acknowledgement.
+fn on_hold(reason: Reason, until_ms: u64, why: &str) -> TakeoverHold {
     let end = if until_ms == u64::MAX { String::new() } else { format!(" until {}", utc(until_ms)) };
-    Err(TakeoverHold {
-        reason: Reason::Held,
-        sentence: format!(
-            "on hold{end}: {count} takeover{s} in {} (limit {allowed}); an acknowledgement resumes now",
-            in_words(limit.within),
-            s = if count == 1 { "" } else { "s" },
-        ),
-        until_ms,
-    })
+    let sentence = format!("on hold{end}: {why}; an acknowledgement resumes now");
+    TakeoverHold { reason, sentence, until_ms }
 }
 
 /// How often the job has failed recently, on any member.

@@ -114,7 +114,6 @@ impl Elector {
     }
 
     fn carry_out(&mut self, core: &mut Core, verdict: Verdict) {
-        let paths = core.config.paths.clone();
         let act = match verdict {
             Verdict::Act(Act::Write(first, None))
                 if !self.has_named_itself && core.first_claim(&first).is_some() =>
@@ -139,54 +138,17 @@ impl Elector {
         if let Some(step) = irreversible_step(core, &act)
             && checked.as_ref() != Some(&step)
         {
-            let request = ZkOp::Get(paths.elected());
+            let request = ZkOp::Get(core.config.paths.elected());
             return perform(core, request, ElectorOp::Check(step, Check::Elected));
         }
-        let generation = core.reading.generation();
-        let (request, pending) = match act {
-            Act::Write(mut elected, over) | Act::Depose(_, mut elected, over) => {
-                match writing(&paths, &mut elected, over, generation, None) {
-                    Ok(request) => (request, ElectorOp::Decision(elected, over, None)),
-                    Err(error) => return core.delayed(Part::Elector, error),
-                }
-            }
-            Act::Begin(mut elected, over, begun) => {
-                let request = (&*begun.name, &*begun.request, begun.version);
-                match writing(&paths, &mut elected, over, generation, Some(request)) {
-                    Ok(request) => (request, ElectorOp::Decision(elected, over, Some(begun))),
-                    Err(error) => return core.delayed(Part::Elector, error),
-                }
-            }
-            Act::CallOff(leads, mut elected, over) => {
-                match writing(&paths, &mut elected, Some(over), generation, None) {
-                    Ok(request) => {
-                        let request = request.only_while(paths.leader_znode(leads.slot), leads.leader);
-                        let request = request.only_while(paths.node(&leads.member), leads.version);
-                        (request, ElectorOp::Decision(elected, Some(over), None))
-                    }
-                    Err(error) => return core.delayed(Part::Elector, error),
-                }
-            }
-            Act::Vacate { slot, leader: version, decision: unchanged_version } => {
-                let delete = Transaction::from(ZnodeWrite::delete(paths.leader_znode(slot), version));
-                (delete.only_while_decided(&paths, unchanged_version, generation), ElectorOp::Vacate(slot))
-            }
-            Act::Answer(name, version, request) | Act::Refuse(name, version, request) => {
-                let path = paths.request(&name);
-                match request.encode(&path) {
-                    Ok(data) => {
-                        (ZnodeWrite::set(path, data, version).into(), ElectorOp::Answer(name, request))
-                    }
-                    Err(error) => return core.delayed(Part::Elector, error),
-                }
-            }
-            Act::Trim(name) => (ZnodeWrite::delete(paths.request(&name), None).into(), ElectorOp::Trim(name)),
+        let (request, pending) = match request_of(core, act) {
+            Ok(request) => request,
+            Err(error) => return core.delayed(Part::Elector, error),
         };
-        let request = core.as_candidate(request);
-        let request = match &pending {
-            ElectorOp::Decision(elected, ..) => core.calling(elected, self.calls_apart, request),
-            _ => request,
-        };
+        let mut request = core.as_candidate(request);
+        if let ElectorOp::Decision(elected, ..) = &pending {
+            request = core.calling(elected, self.calls_apart, request);
+        }
         perform(core, request, pending);
     }
 
@@ -196,16 +158,15 @@ impl Elector {
         match (op, outcome) {
             (ElectorOp::Decision(elected, _, begun), Outcome::Changed { version, mzxid }) => {
                 let czxid = core.reading.view.elected.meta().map_or(0, |m| m.czxid);
-                decided(core, *elected, Meta { version: *version, czxid, mzxid: *mzxid, owner: 0 });
-                has_begun(core, begun, *mzxid);
+                decided(core, *elected, begun, Meta { version: *version, czxid, mzxid: *mzxid, owner: 0 });
                 if std::mem::take(&mut self.calls_apart) {
                     core.call();
                 }
             }
             (ElectorOp::Decision(elected, _, begun), Outcome::Created { czxid, version, .. }) => {
                 let was_deleted = core.reading.memory.decision.is_some();
-                decided(core, *elected, Meta { version: *version, czxid: *czxid, mzxid: *czxid, owner: 0 });
-                has_begun(core, begun, *czxid);
+                let meta = Meta { version: *version, czxid: *czxid, mzxid: *czxid, owner: 0 };
+                decided(core, *elected, begun, meta);
                 if was_deleted {
                     core.call();
                 }
@@ -341,31 +302,51 @@ pub(crate) fn writing(
     Ok(decision.and(ZnodeWrite::set(path, data, version)))
 }
 
+/// The request that carries out this act, and its purpose.
+fn request_of(core: &Core, act: Act) -> Result<(Transaction, ElectorOp), RecordError> {
+    let (paths, generation) = (&core.config.paths, core.reading.generation());
+    Ok(match act {
+        Act::Write(mut elected, over) | Act::Depose(_, mut elected, over) => {
+            let request = writing(paths, &mut elected, over, generation, None)?;
+            (request, ElectorOp::Decision(elected, over, None))
+        }
+        Act::Begin(mut elected, over, begun) => {
+            let request = (&*begun.name, &*begun.request, begun.version);
+            let request = writing(paths, &mut elected, over, generation, Some(request))?;
+            (request, ElectorOp::Decision(elected, over, Some(begun)))
+        }
+        Act::CallOff(leads, mut elected, over) => {
+            let request = writing(paths, &mut elected, Some(over), generation, None)?;
+            let request = request.only_while(paths.leader_znode(leads.slot), leads.leader);
+            let request = request.only_while(paths.node(&leads.member), leads.version);
+            (request, ElectorOp::Decision(elected, Some(over), None))
+        }
+        Act::Vacate { slot, leader: version, decision: unchanged_version } => {
+            let delete = Transaction::from(ZnodeWrite::delete(paths.leader_znode(slot), version));
+            (delete.only_while_decided(paths, unchanged_version, generation), ElectorOp::Vacate(slot))
+        }
+        Act::Answer(name, version, request) | Act::Refuse(name, version, request) => {
+            let path = paths.request(&name);
+            let data = request.encode(&path)?;
+            (ZnodeWrite::set(path, data, version).into(), ElectorOp::Answer(name, request))
+        }
+        Act::Trim(name) => (ZnodeWrite::delete(paths.request(&name), None).into(), ElectorOp::Trim(name)),
+    })
+}
+
 /// What to check before this act.
 fn irreversible_step(core: &Core, act: &Act) -> Option<IrreversibleStep> {
-    let removal = |slot: usize, decision: Option<i32>| {
-        Some(IrreversibleStep::ForcedRemoval {
-            slot,
-            decision,
-            leader: core.reading.view.leader(slot).meta(),
-        })
+    let (slot, decision) = match act {
+        Act::Refuse(name, ..) => return Some(IrreversibleStep::Refusal(name.clone())),
+        Act::Depose(slot, _, decision) => (*slot, *decision),
+        Act::Vacate { slot, decision, .. } => (*slot, Some(*decision)),
+        _ => return None,
     };
-    match act {
-        Act::Refuse(name, ..) => Some(IrreversibleStep::Refusal(name.clone())),
-        Act::Depose(slot, _, decision) => removal(*slot, *decision),
-        Act::Vacate { slot, decision, .. } => removal(*slot, Some(*decision)),
-        _ => None,
-    }
+    let leader = core.reading.view.leader(slot).meta();
+    Some(IrreversibleStep::ForcedRemoval { slot, decision, leader })
 }
 
-/// What was written together with a decision is known before the watch reports it.
-fn has_begun(core: &mut Core, begun: Option<Begun>, mzxid: i64) {
-    if let Some(Begun { name, version, request }) = begun {
-        core.reading.view.electors_mut().answered(&name, *request, version.saturating_add(1), mzxid);
-    }
-}
-
-fn decided(core: &mut Core, elected: Elected, meta: Meta) {
+fn decided(core: &mut Core, elected: Elected, begun: Option<Begun>, meta: Meta) {
     let news = core.reading.view.elected.record().is_none_or(|known| known.term != elected.term);
     if news {
         let again = core.reading.memory.has(elected.term);
@@ -377,5 +358,9 @@ fn decided(core: &mut Core, elected: Elected, meta: Meta) {
     // A watch may have been quicker, and have read a later state already.
     if core.reading.view.elected.meta().is_none_or(|known| known.mzxid <= meta.mzxid) {
         core.know_elected(Known::Present(elected.into(), meta));
+    }
+    // What was written together with a decision is known before the watch reports it.
+    if let Some(Begun { name, version, request }) = begun {
+        core.reading.view.electors_mut().answered(&name, *request, version.saturating_add(1), meta.mzxid);
     }
 }

@@ -1,7 +1,7 @@
 //! Records what is asked of the strategy in the [trace](super::trace::DecisionTrace), together with the members that
 //! were not candidates.
 
-use super::pass::Question;
+use super::{pass::Question, trace::Asked};
 use crate::{
     ids::Ballot,
     record::{Cause, MemberRecord},
@@ -12,7 +12,10 @@ impl Question<'_> {
     /// Records what was asked, and which members were not candidates.
     pub(crate) fn note(&self, slot: usize, cause: Cause, ranking: &Ranking, leaving: Option<&Ballot>) {
         if let Some(trace) = self.trace {
-            trace.asked(slot, cause, ranking, self.not_asked(slot, ranking, leaving));
+            let aside = self.not_asked(slot, ranking, leaving);
+            let mut ranking = ranking.clone();
+            ranking.refused.extend(aside);
+            trace.borrow_mut().push(Asked { slot, cause, ranking });
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the elector knows in one pass, and the question about one slot that it asks.
 
-use std::{cell::RefCell, collections::BTreeMap, ops::Deref, time::Duration};
+use std::{cell::RefCell, ops::Deref, time::Duration};
 
 use super::{
     decided::{OpenRequest, counted_by, is_vacated},
@@ -17,8 +17,7 @@ use crate::{
     },
     ids::Ballot,
     record::{
-        Cause, Control, Current, Elected, Exclusion, FiledRequest, MemberRecord, Named, Previous,
-        RecordError, Remembered, RequestRef,
+        Cause, Control, Current, Elected, Exclusion, FiledRequest, MemberRecord, Named, Previous, Remembered,
     },
     strategy::{Ground, Refused, Strategy},
     time::{Now, Time},
@@ -26,8 +25,6 @@ use crate::{
 
 /// The standing orders if there are none.
 static NO_ORDERS: Control = Control::NONE;
-
-static NO_ENDS: BTreeMap<RequestRef, Time> = BTreeMap::new();
 
 /// What an elector knows in one pass: the time, its settings, what was read, and its memory. A [`Question`] asks it for a
 /// decision.
@@ -46,10 +43,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) holders: Vec<Option<&'a Ballot>>,
     pub(crate) members: &'a [MemberRecord],
     pub(crate) requests: &'a [(FiledRequest, Meta)],
-    /// Until when each request may be begun, where that is known.
-    pub(crate) ends: &'a BTreeMap<RequestRef, Time>,
     pub(crate) control: &'a Control,
-    pub(crate) unreadable: &'a [RecordError],
     /// The latest that any member remembers, or a leader znode shows: a first decision must exceed it.
     pub(crate) latest: Option<Remembered>,
     /// The creation of the latest request that was decided.
@@ -94,9 +88,7 @@ impl<'a> Pass<'a> {
             holders: Vec::new(),
             members: &[],
             requests: &[],
-            ends: &NO_ENDS,
             control: &NO_ORDERS,
-            unreadable: &[],
             latest: None,
             decided_up_to: None,
             reading: None,
@@ -130,34 +122,25 @@ impl<'a> Pass<'a> {
             return Err(quiet(Reason::Reading, "the leader znode is being read"));
         }
         let holders = leaders.iter().map(|leader| leader.record().map(|c| &c.ballot)).collect();
-        let (ends, unreadable, reading) = (&electors.ends, &electors.unreadable[..], Some(reading));
-        let known = Self {
-            elected,
-            meta,
-            holders,
-            leaders,
-            members,
-            requests,
-            ends,
-            control,
-            unreadable,
-            reading,
-            ..self
-        };
+        let reading = Some(reading);
+        let known = Self { elected, meta, holders, leaders, members, requests, control, reading, ..self };
         let latest = known.latest();
         let decided_up_to = match (elected, meta) {
             (Some(elected), Some(meta)) => counted_by(elected.last_request, meta.mzxid),
-            _ => counted_by(latest.and_then(|latest| latest.last_request), electors.newest_zxid),
+            _ => counted_by(latest.and_then(|latest| latest.last_request), electors.members_stamp.zxid),
         };
         Ok(Self { latest, decided_up_to, ..known })
     }
 
     /// The holder of the leader znode of `slot`.
     pub(crate) fn current(&self, slot: usize) -> Option<(&'a Current, Meta)> {
-        match self.leaders.get(slot)? {
-            Known::Present(current, meta) => Some((&**current, *meta)),
-            _ => None,
-        }
+        let known = self.leaders.get(slot)?;
+        known.record().zip(known.meta())
+    }
+
+    /// The version of the decision, if there is one.
+    pub(crate) fn version(&self) -> Option<i32> {
+        self.meta.map(|meta| meta.version)
     }
 
     pub(crate) fn question(&self, slot: usize, noticed_at_ms: u64, cause: Cause) -> Question<'_> {
@@ -167,7 +150,8 @@ impl<'a> Pass<'a> {
     /// Whether the record of `named` exists but can't be read.
     pub(crate) fn is_spoiled(&self, named: &Named) -> bool {
         let name = format!("/nodes/{}", named.member);
-        self.unreadable.iter().any(|error| error.path.ends_with(&name))
+        let mut unreadable = self.reading.iter().flat_map(|reading| &reading.view.electors().unreadable);
+        unreadable.any(|error| error.path.ends_with(&name))
     }
 
     // ---- members ----

@@ -7,13 +7,10 @@
 
 use std::time::Duration;
 
-use super::{
-    decided::{doubled, ms},
-    pass::Question,
-};
+use super::{decided::doubled, pass::Question, sites::barred_sites};
 use crate::{
     ids::MemberId,
-    record::{Cause, Elected, Exclusion, MemberFailure, Named, keep_newest, most},
+    record::{Cause, Elected, Exclusion, MemberFailure, Named, keep_newest, limits, most},
     strategy::Trouble,
     time::is_within,
 };
@@ -26,7 +23,8 @@ impl Question<'_> {
 
     /// The same with these failures.
     pub(crate) fn trouble_with(&self, failures: Vec<MemberFailure>) -> Trouble {
-        Trouble { failures, failed_sites: self.failed_sites(), barred_sites: self.barred_sites() }
+        let barred_sites = barred_sites(self.policy, self.elected, self.now.unix_ms);
+        Trouble { failures, failed_sites: self.failed_sites(), barred_sites }
     }
 
     /// The failures among these that still count.
@@ -114,7 +112,7 @@ impl Question<'_> {
                 member: member.member.clone(),
                 ballot: member.ballot.clone(),
                 since_ms: gave_up.at_ms,
-                until_ms: gave_up.at_ms.saturating_add(ms(span)),
+                until_ms: gave_up.at_ms.saturating_add(limits::millis(span)),
                 reason,
             });
             keep_newest(&mut exclusions);

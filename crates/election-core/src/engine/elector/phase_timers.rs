@@ -27,34 +27,12 @@ pub(crate) enum Phase {
     Serving,
 }
 
-/// Since when a condition has held without a break.
-#[derive(Clone, Debug, Hash)]
-struct Since<K, T>(Option<(K, T)>);
-
-impl<K, T> Default for Since<K, T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-impl<K: PartialEq, T: Copy> Since<K, T> {
-    fn note(&mut self, key: K, now: T) -> T {
-        match &self.0 {
-            Some((known, since)) if *known == key => *since,
-            _ => {
-                self.0 = Some((key, now));
-                now
-            }
-        }
-    }
-}
-
 /// The elector's memory. Each elector begins with an empty one: it grants whole timeouts, and does not guess what the
 /// former elector has seen.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct PhaseTimers {
     slots: Slots<SlotTimers>,
-    first_pass: Since<(), Time>,
+    first_pass: Option<Time>,
     /// Sites without a member.
     gone: Vec<(SiteId, Time)>,
     wake: Option<Time>,
@@ -65,8 +43,8 @@ pub(crate) struct PhaseTimers {
 #[derive(Clone, Debug, Default, Hash)]
 struct SlotTimers {
     phase: Option<PhaseOfTerm>,
-    /// By the wall clock, since it is only reported.
-    trigger: Since<(u64, &'static str), u64>,
+    /// What is to be decided in which term, and when that was noticed: by the wall clock, since it is only reported.
+    trigger: Option<(u64, &'static str, u64)>,
     /// The members that are better than the leader of this term, each since when.
     better: (u64, Vec<(Ballot, Time)>),
 }
@@ -142,7 +120,9 @@ impl PhaseTimers {
 
     /// Records that there is something to decide in `term`; returns when that was first noticed.
     pub(crate) fn noticed(&mut self, slot: usize, term: u64, what: &'static str, now: Now) -> u64 {
-        self.slot(slot).trigger.note((term, what), now.unix_ms)
+        let trigger = &mut self.slot(slot).trigger;
+        let known = trigger.filter(|(of_term, known, _)| (*of_term, *known) == (term, what));
+        trigger.insert(known.unwrap_or((term, what, now.unix_ms))).2
     }
 
     /// Records which members are better than the leader of this term, the best first; returns for how long the best one has
@@ -182,7 +162,7 @@ impl PhaseTimers {
 
     /// When this elector made its first pass.
     pub(crate) fn first_pass(&mut self, now: Now) -> Time {
-        self.first_pass.note((), now.time)
+        *self.first_pass.get_or_insert(now.time)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     better_after::{losses_of, patience},
-    decided::{Decided, Undecided, ms, no_candidate},
+    decided::{Decided, Undecided, no_candidate},
     next_step::{Blocker, Verdict, Wait, loud, quiet},
     pass::{At, Pass},
     phase_timers::Phase,
@@ -13,8 +13,8 @@ use super::{
 use crate::{
     calendar::utc,
     engine::{io::Reason, policy::Confirm},
-    ids::{MemberId, SiteId},
-    record::{Cause, Confirmed, Current, Elected, Named, Status},
+    ids::MemberId,
+    record::{Cause, Confirmed, Current, Elected, Named, Status, limits},
     strategy::{Ground, Ranked, Ranking, Refused},
     time::in_words,
 };
@@ -62,15 +62,12 @@ impl Pass<'_> {
         }
         // This is not the new leader's fault, so no member is excluded for it. Removing the leader znode would break
         // 'at most one leader', so that is left to an operator.
-        loud(
-            Reason::ReleaseOverdue,
-            format!(
-                "{} has not let go for more than {limit:?} though {} is named; if its session ends its place is free, \
-                 and `failover --force` takes it",
-                current.member, named.member
-            ),
-        )
-        .into()
+        let sentence = format!(
+            "{} has not let go for more than {limit:?} though {} is named; if its session ends its place is free, \
+             and `failover --force` takes it",
+            current.member, named.member
+        );
+        loud(Reason::ReleaseOverdue, sentence).into()
     }
 
     /// The named member holds its leader znode in PROGRESS.
@@ -79,11 +76,7 @@ impl Pass<'_> {
         let waited = self.phase(at, Phase::Takeover, Some(limit));
         if waited < limit {
             let wait = quiet(Reason::Takeover, format!("{} is taking over", named.member));
-            return self.refresh(
-                at.elected,
-                at.meta,
-                wait.until(self.now.time + limit.saturating_sub(waited)),
-            );
+            return self.refresh(wait.until(self.now.time + limit.saturating_sub(waited)));
         }
         let what = format!("{} did not take over within {limit:?}", named.member);
         self.exclude(at, Cause::TakeoverFailed, &what, what.clone())
@@ -102,11 +95,7 @@ impl Pass<'_> {
         let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
         let Some(better) = better else {
             self.timers.borrow_mut().no_better_candidate(at.slot);
-            return self.refresh(
-                at.elected,
-                at.meta,
-                quiet(Reason::Steady, format!("{} leads", current.member)),
-            );
+            return self.refresh(quiet(Reason::Steady, format!("{} leads", current.member)));
         };
         let all = ranking.order.iter().map(|ranked| &ranked.named.ballot);
         let all = all.take_while(|ballot| **ballot != named.ballot);
@@ -120,10 +109,9 @@ impl Pass<'_> {
             let noticed = self.noticed(at.slot, at.term, "better");
             return match self.better_leads(at, better, &outlook, noticed) {
                 Ok(decided) if decided.elected.named(at.slot) == Some(named) => {
-                    let steady = quiet(Reason::Steady, format!("{} leads", current.member));
-                    self.refresh(at.elected, at.meta, steady)
+                    self.refresh(quiet(Reason::Steady, format!("{} leads", current.member)))
                 }
-                decided => self.write(decided, Some(at.meta)),
+                decided => self.write(decided),
             };
         };
         let mut wait = wait.blocked_by(blockers);
@@ -134,7 +122,7 @@ impl Pass<'_> {
             wait.blockers.extend(hold.into_iter().flat_map(|hold| hold.blockers));
             wait = wait.instead_of(Some(decided.elected));
         }
-        self.refresh(at.elected, at.meta, wait)
+        self.refresh(wait)
     }
 
     /// Everything that blocks a move to a better member.
@@ -192,8 +180,12 @@ impl Pass<'_> {
             match reason {
                 Reason::FailbackWindow => sentence.push_str(" (outside of failback_windows)"),
                 Reason::BetterAfter if outlook.patience > self.policy.better_after => {
-                    let why = self.why_patient(outlook.elected, better);
-                    sentence.push_str(&format!(" ({reason} is not over: {why})"));
+                    let site = &better.named.site;
+                    let times = losses_of(self.policy, outlook.elected, site, self.now.unix_ms);
+                    let patience = in_words(outlook.patience);
+                    let window = in_words(self.policy.penalty_window);
+                    let why = format!("site {site} has lost its leader {times} times in {window}");
+                    sentence.push_str(&format!(" ({reason} is not over: {patience}, for {why})"));
                 }
                 reason => sentence.push_str(&format!(" ({reason} is not over)")),
             }
@@ -207,12 +199,9 @@ impl Pass<'_> {
         if outlook.is_open {
             return Some(loud(Reason::Confirm, is_proposed(&current.member, &better.named)));
         }
-        self.holds(&named.ballot).map(|why| {
-            quiet(
-                Reason::HeldByLeader,
-                format!("{} leads, and does not hand over now: {why}", current.member),
-            )
-        })
+        let why = self.holds(&named.ballot)?;
+        let sentence = format!("{} leads, and does not hand over now: {why}", current.member);
+        Some(quiet(Reason::HeldByLeader, sentence))
     }
 
     /// The decision that the better member leads.
@@ -230,29 +219,6 @@ impl Pass<'_> {
         self.question(at.slot, noticed_at_ms, Cause::BetterCandidate).decide(&what, None)
     }
 
-    /// When a better candidate would follow the leader, in milliseconds since the Unix epoch, if it remains the
-    /// better one. A move to another site waits for a window.
-    fn moves_at(&self, named: &Named, better: &Named, wait: Duration) -> u64 {
-        let ready = self.now.unix_ms.saturating_add(ms(wait));
-        if better.site == named.site { ready } else { self.policy.failback_windows.open_from(ready) }
-    }
-
-    /// An operator's confirmation that leadership may move to this site in this term.
-    fn confirmed(&self, term: u64, site: &SiteId) -> Option<&Confirmed> {
-        self.control.confirmed.iter().find(|confirmed| confirmed.term == term && confirmed.site == *site)
-    }
-
-    /// Why the better member must wait longer than usual.
-    fn why_patient(&self, elected: &Elected, better: &Ranked) -> String {
-        let site = &better.named.site;
-        let times = losses_of(self.policy, elected, site, self.now.unix_ms);
-        format!(
-            "{}, for site {site} has lost its leader {times} times in {}",
-            in_words(patience(self.policy, elected, site, self.now.unix_ms)),
-            in_words(self.policy.penalty_window),
-        )
-    }
-
     /// An order or the configuration forbids the leader to lead. It hands over to the best candidate at once: an
     /// order does not waver, and the same ranking does not refuse the next leader, so nothing moves back. If the
     /// orders change all the time, such moves have their own limit.
@@ -266,8 +232,7 @@ impl Pass<'_> {
                 refused.reason,
                 no_candidate(&ranking.refused)
             );
-            let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end());
-            return self.refresh(at.elected, at.meta, wait);
+            return self.refresh(loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end()));
         };
         let stays = self.stays_after_calling_off(at);
         let called_off = stays.as_ref().map(|(why, _)| why.as_str());
@@ -277,17 +242,15 @@ impl Pass<'_> {
             let obey = || Ok(question.obey(&what, best));
             let until = stays.as_ref().map(|(_, until)| *until);
             let wait = quiet(Reason::HeldByLeader, sentence).instead_of(self.would_decide(obey)).until(until);
-            return self.refresh(at.elected, at.meta, wait);
+            return self.refresh(wait);
         }
         let noticed = self.noticed(at.slot, at.term, "standing-order");
-        match self.question(at.slot, noticed, Cause::StandingOrder).obey(&what, best) {
-            Decided { elected, held: Some(hold) } => {
-                let wait = self.hold(hold);
+        match self.write(Ok(self.question(at.slot, noticed, Cause::StandingOrder).obey(&what, best))) {
+            Verdict::Wait(wait) => {
                 let sentence = format!("{what}, and leads on: {}", wait.sentence);
-                let wait = loud(wait.reason, sentence).until(wait.ends()).instead_of(Some(elected));
-                self.refresh(at.elected, at.meta, wait)
+                self.refresh(loud(wait.reason, sentence).until(wait.ends()).instead_of(wait.proposal))
             }
-            decided => self.write(Ok(decided), Some(at.meta)),
+            act => act,
         }
     }
 }
@@ -319,14 +282,17 @@ impl<'a> Forecast<'a> {
         let (policy, now) = (facts.policy, facts.now);
         let patience = patience(policy, at.elected, &better.named.site, now.unix_ms);
         let waits = [patience.saturating_sub(so_far), policy.min_tenure.saturating_sub(tenure)];
-        let is_asked = policy.confirm == Confirm::CrossSite && better.named.site != named.site;
-        let confirmed = facts.confirmed(at.term, &better.named.site).filter(|_| is_asked);
+        let site = &better.named.site;
+        let is_asked = policy.confirm == Confirm::CrossSite && *site != named.site;
+        let mut confirmed = facts.control.confirmed.iter().filter(|_| is_asked);
+        let confirmed = confirmed.find(|confirmed| confirmed.term == at.term && confirmed.site == *site);
         let is_open = is_asked && confirmed.is_none();
         let longest = waits.into_iter().max().unwrap_or_default();
-        let moves_at = match is_open {
-            // The operator who confirms it decides when it may be made.
-            true => now.unix_ms.saturating_add(ms(longest)),
-            false => facts.moves_at(named, &better.named, longest),
+        let ready = now.unix_ms.saturating_add(limits::millis(longest));
+        // A move to another site waits for a window, or for the operator who confirms it and decides when it is made.
+        let moves_at = match is_open || *site == named.site {
+            true => ready,
+            false => policy.failback_windows.open_from(ready),
         };
         let closed = Duration::from_millis(moves_at.saturating_sub(now.unix_ms));
         // Until the other waits are over, it is not known whether the window is what is missing.

@@ -81,7 +81,7 @@ impl Pass<'_> {
             return Some(act);
         }
         for (FiledRequest { which, request }, meta) in self.unbegun() {
-            match self.ends.get(which) {
+            match self.reading.and_then(|reading| reading.view.electors().ends.get(which)) {
                 Some(end) if self.now.time >= *end => {
                     let who = request.kind.begun_by();
                     let reason = format!("no {who} began it within {}", in_words(request.valid_for()));
@@ -210,19 +210,18 @@ impl Pass<'_> {
 
     /// Why this request is not begun although it could be carried out: another one has precedence.
     fn gives_way(&self, filed: &FiledRequest, slot: usize) -> Option<String> {
-        let seen = Comparison { elected: self.elected, members: self.members };
         let others = self.requests.iter().map(|(other, _)| other).filter(|other| other.which != filed.which);
         let begun = others.filter(|other| matches!(other.request.state, RequestState::Accepted { .. }));
         let repeated = begun.into_iter().find_map(|other| {
             let same = self.elected.is_some_and(|e| e.slot_for(&other.which) == Some(slot));
-            same.then(|| seen.repeats(other, &filed.request)).flatten()
+            same.then(|| repeats(self.elected, self.members, other, &filed.request)).flatten()
         });
         let later = || {
             let mut later = self.undecided().filter(|(other, _)| other.which > filed.which);
             later.find_map(|(FiledRequest { which, request }, _)| {
                 let same = self.slot_of(request) == Ok(slot);
-                let overrides =
-                    request.kind == RequestKind::Failover && seen.repeats(filed, request).is_none();
+                let overrides = request.kind == RequestKind::Failover
+                    && repeats(self.elected, self.members, filed, request).is_none();
                 (same && overrides).then(|| format!("superseded by request {} of {}", which.name, request.by))
             })
         };
@@ -235,14 +234,16 @@ impl Pass<'_> {
     }
 
     pub(crate) fn carry_out(&self, filed: &FiledRequest, meta: Meta) -> Act {
+        let begins = self.begin(filed, meta);
+        begins.unwrap_or_else(|reason| self.refuse(&filed.which, &filed.request, meta, reason))
+    }
+
+    /// What begins this request, or why it is refused.
+    fn begin(&self, filed: &FiledRequest, meta: Meta) -> Result<Act, String> {
         let FiledRequest { which, request } = filed;
-        let refuse = |reason: String| self.refuse(which, request, meta, reason);
-        let slot = match self.slot_of(request) {
-            Ok(slot) => slot,
-            Err(why) => return refuse(why.to_string()),
-        };
+        let slot = self.slot_of(request).map_err(|why| why.to_string())?;
         if let Some(why) = self.gives_way(filed, slot) {
-            return refuse(why);
+            return Err(why);
         }
         let elected = self.elected;
         let named = elected.and_then(|e| e.named(slot));
@@ -250,14 +251,14 @@ impl Pass<'_> {
         if let Some(named) = named.filter(|n| request.to != Target::Any && fits(&request.to, n))
             && ready.is_some_and(|(c, _)| c.ballot == named.ballot)
         {
-            return refuse(format!("{} of site {} leads already", named.member, named.site));
+            return Err(format!("{} of site {} leads already", named.member, named.site));
         }
         if request.kind == RequestKind::Switchover && ready.is_none() {
-            return refuse("there is no READY leader that could hand over; use failover".to_owned());
+            return Err("there is no READY leader that could hand over; use failover".to_owned());
         }
         let held = self.current(slot).and_then(|(c, _)| self.holds(&c.ballot));
         if let (RequestKind::Switchover, Some(why)) = (request.kind, held) {
-            return refuse(format!("the leader does not hand over now: {why}"));
+            return Err(format!("the leader does not hand over now: {why}"));
         }
         let noticed = self.noticed(slot, elected.map_or(0, |e| e.term_of(slot)), "request");
         let ordered = Some((which, request));
@@ -266,30 +267,17 @@ impl Pass<'_> {
             RequestState::Planned { at_ms } => format!(", planned for {}", utc(at_ms)),
             _ => String::new(),
         };
-        let what = match &request.reason {
-            Some(reason) => {
-                format!("{} asked for by {} ({reason}){planned}", request.kind.as_str(), request.by)
-            }
-            None => format!("{} asked for by {}{planned}", request.kind.as_str(), request.by),
-        };
-        let decided = match question.decide(&what, None) {
-            Ok(decided) => decided.elected,
-            Err(why) => return refuse(why.to_string()),
-        };
-        let holder =
-            self.current(slot).filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
-        let decided = match holder {
-            // The first of three steps. Any elector can finish each of them.
-            Some((current, _)) if request.force => Box::new(question.vacate(&current.named())),
-            _ => decided,
-        };
+        let reason = request.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+        let what = format!("{} asked for by {}{reason}{planned}", request.kind.as_str(), request.by);
+        let decided = question.decide_ordered(&what, self.current(slot).map(|(current, _)| current));
+        let decided = decided.map_err(|why| why.to_string())?;
         let state = RequestState::Accepted { term: decided.term };
         let begun = Begun {
             name: which.name.clone(),
             version: meta.version,
             request: Box::new(AdminRequest { state, ..request.clone() }),
         };
-        Act::Begin(decided, self.meta.map(|meta| meta.version), begun)
+        Ok(Act::Begin(decided, self.version(), begun))
     }
 
     pub(crate) fn trim(&self) -> Option<Act> {
@@ -364,42 +352,34 @@ pub fn not_now(
     }
     // A request that can't be carried out at all is refused with that reason.
     let slot = slot_of(request, elected, leader_znodes).ok()?;
-    let seen = Comparison { elected, members };
     let mut open = requests.iter().filter(|filed| filed.request.state.is_open());
     open.find_map(|filed| {
         let known = elected.and_then(|e| e.slot_for(&filed.which));
         let same = known.or_else(|| slot_of(&filed.request, elected, leader_znodes).ok()) == Some(slot);
-        same.then(|| seen.repeats(filed, request)).flatten()
+        same.then(|| repeats(elected, members, filed, request)).flatten()
     })
 }
 
-/// The information for comparing one request with another.
-struct Comparison<'a> {
-    elected: Option<&'a Elected>,
-    members: &'a [MemberRecord],
-}
-
-impl Comparison<'_> {
-    /// Why `request` is not carried out while `open`, about the same leader, has not ended; `None` if it overrides
-    /// `open`. A switchover waits for any other request. A failover is for failures, including a failure of the
-    /// request before it: it is refused only in favour of the same failover, while the member that was named by that
-    /// one is present.
-    fn repeats(&self, open: &FiledRequest, request: &AdminRequest) -> Option<NotNow> {
-        let FiledRequest { which, request: other } = open;
-        let named = self.elected.and_then(|e| e.named(e.slot_for(which)?));
-        let fails = named.is_some_and(|named| self.members.iter().all(|m| m.ballot != named.ballot));
-        let same =
-            other.kind == RequestKind::Failover && other.to == request.to && other.force >= request.force;
-        let waits = request.kind == RequestKind::Switchover || (same && !fails);
-        let (name, kind) = (which.name.clone(), other.kind.as_str());
-        waits.then_some(match (&other.state, request.kind) {
-            (&RequestState::Accepted { term }, RequestKind::Switchover) => {
-                NotNow::UnderWay { name, kind, term }
-            }
-            (&RequestState::Accepted { term }, RequestKind::Failover) => NotNow::Repeated { name, term },
-            _ => NotNow::Open { name, kind },
-        })
-    }
+/// Why `request` is not carried out while `open`, about the same leader, has not ended; `None` if it overrides `open`. A
+/// switchover waits for any other request. A failover is for failures, including a failure of the request before it: it is
+/// refused only in favour of the same failover, while the member that was named by that one is present.
+fn repeats(
+    elected: Option<&Elected>,
+    members: &[MemberRecord],
+    open: &FiledRequest,
+    request: &AdminRequest,
+) -> Option<NotNow> {
+    let FiledRequest { which, request: other } = open;
+    let named = elected.and_then(|e| e.named(e.slot_for(which)?));
+    let fails = named.is_some_and(|named| members.iter().all(|m| m.ballot != named.ballot));
+    let same = other.kind == RequestKind::Failover && other.to == request.to && other.force >= request.force;
+    let waits = request.kind == RequestKind::Switchover || (same && !fails);
+    let (name, kind) = (which.name.clone(), other.kind.as_str());
+    waits.then_some(match (&other.state, request.kind) {
+        (&RequestState::Accepted { term }, RequestKind::Switchover) => NotNow::UnderWay { name, kind, term },
+        (&RequestState::Accepted { term }, RequestKind::Failover) => NotNow::Repeated { name, term },
+        _ => NotNow::Open { name, kind },
+    })
 }
 
 /// The slot that a request is about. With one slot it need not be given. With several slots, a failover without a

@@ -2,11 +2,7 @@
 
 use super::pass::Pass;
 use crate::{
-    engine::{
-        reading::Reading,
-        tokens::{Above, above},
-        znode::Meta,
-    },
+    engine::{reading::Reading, tokens::above, znode::Meta},
     record::{Current, Elected, Remembered},
 };
 
@@ -48,15 +44,7 @@ impl Pass<'_> {
         );
         let elected =
             Elected { last_request: self.decided_up_to.max(remembered.last_request), ..elected.clone() };
-        Some(above(
-            &elected,
-            Above {
-                term: remembered.term,
-                token_base: elected.token_base.max(remembered.token),
-                sentence,
-                by: self.decider,
-                unix_ms: self.now.unix_ms,
-            },
-        ))
+        let token_base = elected.token_base.max(remembered.token);
+        Some(above(&elected, remembered.term, token_base, &sentence, self.decider, self.now.unix_ms))
     }
 }

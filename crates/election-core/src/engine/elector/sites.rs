@@ -14,7 +14,7 @@ use super::{
     pass::{Pass, Question},
 };
 use crate::{
-    engine::{policy::Policy, znode::Meta},
+    engine::policy::Policy,
     ids::SiteId,
     record::{Cause, Control, Elected, Health, MemberRecord, OrderedBy, SiteFailure, Target, most},
     strategy::SiteTrouble,
@@ -38,11 +38,8 @@ pub fn failed_sites(
         control.drained.contains(site) || control.failed_sites.iter().any(|declared| declared.site == *site)
     };
     let mut open = by_site(members).into_iter().filter(|(site, _)| !closed(site));
-    let measured = if open.any(|(_, members)| SiteReport::of(&members).is_refuge()) {
-        unwell_sites(members)
-    } else {
-        Vec::new()
-    };
+    let measured =
+        if open.any(|(_, members)| is_refuge(&members)) { unwell_sites(members) } else { Vec::new() };
     let measured = measured.into_iter().filter(|unwell| !overruled(&unwell.site));
     let mut failed: BTreeMap<_, _> = measured.map(|unwell| (unwell.site, unwell.why)).collect();
     for declared in &control.failed_sites {
@@ -59,53 +56,39 @@ pub fn failed_sites(
 
 /// Which sites have failed by the reports of their own living members, and why.
 pub fn unwell_sites(members: &[MemberRecord]) -> Vec<SiteTrouble> {
-    let unwell = by_site(members).into_iter().filter_map(|(site, members)| match SiteReport::of(&members) {
-        SiteReport::Unwell(why) => Some(SiteTrouble { site: site.clone(), why }),
-        SiteReport::Well | SiteReport::NobodyLooks | SiteReport::NobodyKnows => None,
+    let unwell = by_site(members).into_iter().filter_map(|(site, members)| {
+        let why = why_unwell(&members)?;
+        Some(SiteTrouble { site: site.clone(), why })
     });
     unwell.collect()
 }
 
-/// What the living members of a site report about it.
-enum SiteReport {
-    Well,
-    /// Most of those that know report that it has failed.
-    Unwell(String),
-    /// No member has a check.
-    NobodyLooks,
-    /// The members that have a check have no result yet.
-    NobodyKnows,
+/// What the members of a site report about it, if they have a check.
+fn said<'a>(members: &[&'a MemberRecord]) -> Vec<&'a Health> {
+    members.iter().filter_map(|member| member.site_health.as_ref()).collect()
 }
 
-impl SiteReport {
-    fn of(members: &[&MemberRecord]) -> Self {
-        let said: Vec<_> = members.iter().filter_map(|member| member.site_health.as_ref()).collect();
-        let reasons: Vec<_> = said
-            .iter()
-            .filter_map(|said| match said {
-                Health::Unhealthy { reason } => Some(reason),
-                Health::Healthy | Health::Unchecked | Health::Unknown => None,
-            })
-            .collect();
-        let know = said.iter().filter(|said| ***said != Health::Unknown).count();
-        match reasons.first() {
-            Some(reason) if 2 * reasons.len() > know => {
-                let (unwell, all) = (reasons.len(), members.len());
-                let who = if know == all { "its".to_owned() } else { format!("the {know} that know of its") };
-                let say = if unwell == 1 { "says" } else { "say" };
-                Self::Unwell(format!("{unwell} of {who} {all} members {say} so: {reason}"))
-            }
-            _ if said.is_empty() => Self::NobodyLooks,
-            _ if know == 0 => Self::NobodyKnows,
-            _ => Self::Well,
-        }
-    }
+/// Why a site has failed, if most of its living members that know report that.
+fn why_unwell(members: &[&MemberRecord]) -> Option<String> {
+    let said = said(members);
+    let reasons = said.iter().filter_map(|said| match said {
+        Health::Unhealthy { reason } => Some(reason),
+        Health::Healthy | Health::Unchecked | Health::Unknown => None,
+    });
+    let reasons: Vec<_> = reasons.collect();
+    let know = said.iter().filter(|said| ***said != Health::Unknown).count();
+    let reason = reasons.first().filter(|_| 2 * reasons.len() > know)?;
+    let (unwell, all) = (reasons.len(), members.len());
+    let who = if know == all { "its".to_owned() } else { format!("the {know} that know of its") };
+    let say = if unwell == 1 { "says" } else { "say" };
+    Some(format!("{unwell} of {who} {all} members {say} so: {reason}"))
+}
 
-    /// Whether leadership could be better off there, as far as is known. A site in which no member has a check counts
-    /// as good.
-    fn is_refuge(&self) -> bool {
-        matches!(self, Self::Well | Self::NobodyLooks)
-    }
+/// Whether leadership could be better off in a site, as far as is known. A site in which no member has a check counts as
+/// good; one whose members have no result yet does not.
+fn is_refuge(members: &[&MemberRecord]) -> bool {
+    let said = said(members);
+    said.is_empty() || said.iter().any(|said| **said != Health::Unknown) && why_unwell(members).is_none()
 }
 
 fn by_site(members: &[MemberRecord]) -> BTreeMap<&SiteId, Vec<&MemberRecord>> {
@@ -143,11 +126,6 @@ fn remembered(policy: &Policy, mut all: Vec<SiteFailure>, unix_ms: u64) -> Vec<S
 }
 
 impl Question<'_> {
-    /// Which sites have failed.
-    pub(crate) fn failed_sites(&self) -> Vec<SiteTrouble> {
-        failed_sites(self.members, self.control, self.elected)
-    }
-
     /// The site to which a forced failover moves leadership although its own members report it as failed, and who
     /// requested that. The operator's judgement has precedence.
     pub(crate) fn overruled(&self) -> Option<(SiteId, String)> {
@@ -168,27 +146,24 @@ impl Question<'_> {
             None => known,
         }
     }
-
-    /// Which sites have failed too often for leadership to return.
-    pub(crate) fn barred_sites(&self) -> Vec<SiteTrouble> {
-        barred_sites(self.policy, self.elected, self.now.unix_ms)
-    }
 }
 
 impl Pass<'_> {
+    /// Which sites have failed.
+    pub(crate) fn failed_sites(&self) -> Vec<SiteTrouble> {
+        failed_sites(self.members, self.control, self.elected)
+    }
+
     /// Why the site has failed, if it has.
     pub(crate) fn site_failed(&self, site: &SiteId) -> Option<String> {
-        failed_sites(self.members, self.control, self.elected)
-            .into_iter()
-            .find(|failed| failed.site == *site)
-            .map(|f| f.why)
+        self.failed_sites().into_iter().find(|failed| failed.site == *site).map(|failed| failed.why)
     }
 
     /// The decision with what to remember of sites, if that is new. It waits until nothing else is to be done, since
     /// it only matters for later decisions.
-    pub(crate) fn remember_sites(&self, elected: &Elected, meta: Meta) -> Option<Act> {
+    pub(crate) fn remember_sites(&self, elected: &Elected) -> Option<Act> {
         let gone = self.gone(elected);
-        let mut failed = failed_sites(self.members, self.control, Some(elected));
+        let mut failed = self.failed_sites();
         failed.extend(
             gone.into_iter().map(|site| SiteTrouble { site, why: "all of its members are gone".to_owned() }),
         );
@@ -221,7 +196,7 @@ impl Pass<'_> {
             next.remove(oldest);
         }
         let elected = Elected { site_failures: next, ..elected.clone() }.bounded();
-        Some(Act::Write(Box::new(elected), Some(meta.version)))
+        Some(Act::Write(Box::new(elected), self.version()))
     }
 
     /// The sites from which a failure moved leadership away, and which have had no member for a while. A site that

@@ -10,10 +10,7 @@ use super::{
     phase_timers::Phase,
 };
 use crate::{
-    engine::{
-        io::Reason,
-        znode::{Known, Meta},
-    },
+    engine::{io::Reason, znode::Meta},
     record::{AdminRequest, Cause, Control, Elected, Exclusion, Mode, Named, Target},
     strategy::Strategy,
     time::{Time, in_words},
@@ -32,14 +29,11 @@ impl Pass<'_> {
         }
         if self.control.mode == Mode::Observe {
             let nothing = quiet(Reason::Observe, "the mode is observe: nothing is decided");
-            return match decided {
-                // The line of succession of an earlier decision would still be used.
-                Some((elected, meta))
-                    if elected.leaders().any(|(slot, _)| !elected.line_of(slot).is_empty()) =>
-                {
-                    self.refresh(elected, meta, nothing)
-                }
-                _ => nothing.into(),
+            // The line of succession of an earlier decision would still be used.
+            let has_line = |e: &Elected| e.leaders().any(|(slot, _)| !e.line_of(slot).is_empty());
+            return match self.elected.is_some_and(has_line) {
+                true => self.refresh(nothing),
+                false => nothing.into(),
             };
         }
         let Some((elected, meta)) = decided else {
@@ -53,21 +47,18 @@ impl Pass<'_> {
         }
         let resized = elected.slots.len() != self.policy.slots;
         if resized && self.control.mode == Mode::Auto && !self.stands_in() {
-            return self.resize(elected, meta);
+            return self.resize(elected);
         }
         let verdicts = (0..elected.slots.len()).map(|slot| self.look_at(slot, elected, meta));
         let verdict = most_urgent(elected, verdicts.collect());
-        match verdict {
-            Verdict::Wait(_) => {
-                let sites = self.remember_sites(elected, meta);
-                sites.or_else(|| self.trim()).map_or(verdict, Verdict::Act)
-            }
-            Verdict::Act(_) => verdict,
+        if let Verdict::Act(_) = verdict {
+            return verdict;
         }
+        self.remember_sites(elected).or_else(|| self.trim()).map_or(verdict, Verdict::Act)
     }
 
     pub(crate) fn look_at(&self, slot: usize, elected: &Elected, meta: Meta) -> Verdict {
-        if let Known::Unreadable(error, _) = self.leaders[slot] {
+        if let Some(error) = self.leaders[slot].error() {
             return loud(Reason::Unreadable, error.to_string()).into();
         }
         let at = At { slot, elected, meta, term: elected.term_of(slot), current: self.current(slot) };
@@ -82,9 +73,7 @@ impl Pass<'_> {
 
     /// No member has been named yet.
     pub(crate) fn first(&self) -> Verdict {
-        if let Some(Known::Unreadable(error, _)) =
-            self.leaders.iter().find(|p| matches!(p, Known::Unreadable(..)))
-        {
+        if let Some(error) = self.leaders.iter().find_map(|leader| leader.error()) {
             return loud(Reason::Unreadable, error.to_string()).into();
         }
         if let Some(restored) = self.restored() {
@@ -101,7 +90,7 @@ impl Pass<'_> {
         }
         let question = self.question(0, noticed, Cause::Startup);
         let decide = |question: &Question<'_>| question.resize("the first decision");
-        self.at_startup(question, "the first decision", began, decide, None)
+        self.at_startup(question, "the first decision", began, decide)
     }
 
     /// Decides; if a better candidate may be about to join, waits for `startup_wait`, once.
@@ -111,11 +100,10 @@ impl Pass<'_> {
         which: &str,
         began: Time,
         decide: impl Fn(&Question<'_>) -> Result<Decided, Undecided>,
-        meta: Option<Meta>,
     ) -> Verdict {
         let why = match decide(&question) {
             Err(Undecided::WorthWaiting(why)) => why,
-            decided => return self.write(decided, meta),
+            decided => return self.write(decided),
         };
         let due = began + self.policy.startup_wait;
         let impatient = Impatient(self.strategy);
@@ -127,7 +115,7 @@ impl Pass<'_> {
             let sentence = format!("{which} waits a little: {why}");
             return quiet(Reason::StartupWait, sentence).until(due).instead_of(proposal).into();
         }
-        self.write(decide(), meta)
+        self.write(decide())
     }
 
     /// All members had left, and some have returned: decides as at first, and prefers the previous leaders.
@@ -136,14 +124,14 @@ impl Pass<'_> {
         let began = self.timers.borrow_mut().first_pass(self.now);
         let question = self.question(at.slot, noticed, Cause::Startup);
         let decide = |question: &Question<'_>| question.decide("all had left", None);
-        self.at_startup(question, "the first decision since all had left", began, decide, Some(at.meta))
+        self.at_startup(question, "the first decision since all had left", began, decide)
     }
 
     /// The number of slots changes.
-    pub(crate) fn resize(&self, elected: &Elected, meta: Meta) -> Verdict {
+    pub(crate) fn resize(&self, elected: &Elected) -> Verdict {
         let noticed = self.noticed(0, elected.term, "slots");
         let what = format!("the slots are {} now, and were {}", self.policy.slots, elected.slots.len());
-        self.write(self.question(0, noticed, Cause::SlotsChanged).resize(&what), Some(meta))
+        self.write(self.question(0, noticed, Cause::SlotsChanged).resize(&what))
     }
 
     /// The slot has had no candidate so far.
@@ -153,20 +141,20 @@ impl Pass<'_> {
         }
         let noticed = self.noticed(at.slot, at.term, "empty");
         let question = self.question(at.slot, noticed, Cause::MemberJoined);
-        self.write(question.decide("it had no leader", None), Some(at.meta))
+        self.write(question.decide("it had no leader", None))
     }
 
     /// The leader znode has been, or is being, removed from its leader by force.
     fn vacated(&self, at: At<'_>) -> Verdict {
         let noticed = self.noticed(at.slot, at.term, "vacated");
         let given = &at.elected.slots[at.slot].given;
+        let ordered = given.request.as_ref().and_then(|which| self.request(which));
         if let Some((current, meta)) = at.current {
             // The second step. The version alone proves nothing, since every znode begins at version 0: the ballot
             // recorded in it must be the excluded one.
             let excluded = at.elected.exclusions.iter().any(|e| e.ballot == current.ballot);
             if excluded {
-                let request = given.request.as_ref().and_then(|which| self.request(which));
-                let limit = grace(given.cause, request.map(|(_, r)| r), self.members, &current.ballot);
+                let limit = grace(given.cause, ordered.map(|(_, r)| r), self.members, &current.ballot);
                 let waited = self.phase(at, Phase::Release, Some(limit));
                 if waited < limit {
                     let (member, limit_text) = (&current.member, in_words(limit));
@@ -184,7 +172,6 @@ impl Pass<'_> {
             self.phase(at, Phase::Release, None);
             return quiet(Reason::Release, sentence).into();
         }
-        let ordered = given.request.as_ref().and_then(|which| self.request(which));
         let question = Question { ordered, ..self.question(at.slot, noticed, given.cause) };
         let decided = question.decide("the leader znode was vacated", None);
         let decided = match (decided, ordered) {
@@ -196,7 +183,7 @@ impl Pass<'_> {
             }
             (decided, _) => decided,
         };
-        self.write(decided, Some(at.meta))
+        self.write(decided)
     }
 
     fn named(&self, at: At<'_>, named: &Named) -> Verdict {
@@ -204,7 +191,7 @@ impl Pass<'_> {
             let sentence = "the mode is manual: only what an operator asks for is carried out";
             // In this mode there is no line of succession, so no successor steps in either.
             let wait = self.unless_manual(quiet(Reason::Manual, sentence), |auto| auto.named(at, named));
-            return self.refresh(at.elected, at.meta, wait);
+            return self.refresh(wait);
         }
         self.suspicion(at, named, || self.judged(at, named))
     }
@@ -253,25 +240,26 @@ impl Pass<'_> {
         let question = self.question(at.slot, noticed, cause);
         let named = at.elected.named(at.slot);
         let exclusion: Option<Exclusion> = named.map(|named| question.penalty(named, &reason));
-        self.write(question.decide(what, exclusion), Some(at.meta))
+        self.write(question.decide(what, exclusion))
     }
 
     /// Waits, unless a line of succession needs an update.
-    pub(crate) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Wait) -> Verdict {
+    pub(crate) fn refresh(&self, otherwise: Wait) -> Verdict {
         // By one clock an exclusion may still hold that has ended by the other. A line that is to be empty depends on no clock.
         let leaves_it = self.stands_in() && self.control.mode == Mode::Auto;
         if self.trace.is_some() || leaves_it {
             return otherwise.into();
         }
-        match self.question(0, self.now.unix_ms, Cause::LeaderLost).refresh(elected) {
-            Some(refreshed) => Verdict::Act(Act::Write(Box::new(refreshed), Some(meta.version))),
+        let question = self.question(0, self.now.unix_ms, Cause::LeaderLost);
+        match self.elected.and_then(|elected| question.refresh(elected)) {
+            Some(refreshed) => Verdict::Act(Act::Write(Box::new(refreshed), self.version())),
             None => otherwise.into(),
         }
     }
 
-    pub(crate) fn write(&self, decided: Result<Decided, Undecided>, meta: Option<Meta>) -> Verdict {
+    pub(crate) fn write(&self, decided: Result<Decided, Undecided>) -> Verdict {
         match decided {
-            Ok(Decided { elected, held: None }) => Verdict::Act(Act::Write(elected, meta.map(|m| m.version))),
+            Ok(Decided { elected, held: None }) => Verdict::Act(Act::Write(elected, self.version())),
             Ok(Decided { elected, held: Some(hold) }) => self.hold(hold).instead_of(Some(elected)).into(),
             Err(Undecided::Held(hold)) => self.hold(hold).into(),
             Err(Undecided::WorthWaiting(sentence)) => quiet(Reason::StartupWait, sentence).into(),

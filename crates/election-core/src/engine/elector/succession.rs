@@ -28,16 +28,12 @@ impl Question<'_> {
 
     /// The same decision with the line of each slot brought up to date.
     pub(crate) fn with_lines(&self, mut elected: Elected) -> Elected {
-        let lines: Vec<_> = (0..elected.slots.len()).map(|slot| self.line(slot, &elected)).collect();
-        for (slot, line) in elected.slots.iter_mut().zip(lines) {
-            slot.succession = line.unwrap_or_default();
+        let rankings = (0..elected.slots.len()).map(|slot| self.successors(slot, &elected));
+        let rankings: Vec<_> = rankings.map(Option::unwrap_or_default).collect();
+        for (slot, ranking) in elected.slots.iter_mut().zip(rankings) {
+            slot.succession = ranking.order.into_iter().map(|r| r.named).take(most::LINE).collect();
         }
         elected.bounded()
-    }
-
-    fn line(&self, slot: usize, elected: &Elected) -> Option<Vec<Named>> {
-        let order = self.successors(slot, elected)?.order;
-        Some(order.into_iter().map(|r| r.named).take(most::LINE).collect())
     }
 
     /// The members that follow if the leader of `slot` is lost, first in line first, and those that may not; `None` if no
@@ -105,16 +101,8 @@ pub(crate) fn succeed(
         slot.succession.retain(|n| n.ballot != me.ballot);
     }
     if let Some(slot) = next.slots.get_mut(slot) {
-        slot.given = Given {
-            term: next.term,
-            decided_in: None,
-            cause: Cause::LeaderLost,
-            sentence,
-            decided_at_ms: unix_ms,
-            noticed_at_ms: unix_ms,
-            request: None,
-            previous: gone.map(Named::as_previous),
-        };
+        let previous = gone.map(Named::as_previous);
+        slot.given = Given::at_once(next.term, Cause::LeaderLost, sentence, unix_ms, previous);
         slot.named = Some(me.clone());
         slot.attempts.retain(|at| is_within(*at, policy.max_takeovers.within, unix_ms));
         slot.attempts.push(unix_ms);

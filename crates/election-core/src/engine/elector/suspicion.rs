@@ -14,7 +14,6 @@
 //!   electors at once do no harm: each of their writes is a compare-and-set.
 
 use super::{
-    decided::{Decided, Undecided},
     next_step::{Act, Verdict, loud},
     pass::{At, Pass},
 };
@@ -33,12 +32,8 @@ impl Pass<'_> {
         otherwise: impl FnOnce() -> Verdict,
     ) -> Verdict {
         let holder = at.current.map_or_else(|| named.clone(), |(current, _)| current.named());
-        let lost = if self.policy.may_suspect() {
-            witnesses(self.members, &holder.ballot, &holder.site)
-        } else {
-            None
-        };
-        let Some(lost) = lost else {
+        let witnesses = || witnesses(self.members, &holder.ballot, &holder.site);
+        let Some(lost) = self.policy.may_suspect().then(witnesses).flatten() else {
             return otherwise();
         };
         let names: Vec<_> = lost.iter().map(|m| m.member.as_str()).collect();
@@ -48,25 +43,18 @@ impl Pass<'_> {
         let here = |named: &Named| at.elected.slot_of(&named.ballot).is_none_or(|slot| slot == at.slot);
         let suspects: Vec<_> = self.suspects().filter(here).collect();
         let question = self.question(at.slot, noticed, Cause::Suspected);
-        let (why, until, proposal) = match question.depose(&holder, &what, &suspects, at.current.is_some()) {
-            Ok(Decided { elected, held: None }) => {
-                return Verdict::Act(Act::Depose(at.slot, elected, Some(at.meta.version)));
+        let blocked = match self.write(question.depose(&holder, &what, &suspects, at.current.is_some())) {
+            Verdict::Act(Act::Write(elected, over)) => {
+                return Verdict::Act(Act::Depose(at.slot, elected, over));
             }
-            Ok(Decided { elected, held: Some(hold) }) => {
-                let wait = self.hold(hold);
-                (wait.sentence.clone(), wait.ends(), Some(elected))
-            }
-            Err(Undecided::Held(hold)) => {
-                let wait = self.hold(hold);
-                (wait.sentence.clone(), wait.ends(), None)
-            }
-            Err(why) => (why.to_string(), self.wake_at_exclusions_end(), None),
+            Verdict::Act(act) => return Verdict::Act(act),
+            Verdict::Wait(blocked) => blocked,
         };
         // An unreachable leader is better than none.
         match otherwise() {
             Verdict::Wait(wait) => {
-                let sentence = format!("{what}; {why}; {}", wait.sentence);
-                loud(Reason::Suspected, sentence).until(until).instead_of(proposal).into()
+                let sentence = format!("{what}; {}; {}", blocked.sentence, wait.sentence);
+                loud(Reason::Suspected, sentence).until(blocked.ends()).instead_of(blocked.proposal).into()
             }
             verdict => verdict,
         }

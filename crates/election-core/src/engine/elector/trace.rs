@@ -2,10 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::{
-    record::Cause,
-    strategy::{Ranking, Refused},
-};
+use crate::{record::Cause, strategy::Ranking};
 
 /// One question that was asked of the strategy.
 #[derive(Clone, Debug)]
@@ -16,21 +13,5 @@ pub(crate) struct Asked {
     pub(crate) ranking: Ranking,
 }
 
-/// The records of one pass.
-#[derive(Debug, Default)]
-pub(crate) struct DecisionTrace {
-    asked: RefCell<Vec<Asked>>,
-}
-
-impl DecisionTrace {
-    pub(super) fn asked(&self, slot: usize, cause: Cause, ranking: &Ranking, aside: Vec<Refused>) {
-        let mut ranking = ranking.clone();
-        ranking.refused.extend(aside);
-        self.asked.borrow_mut().push(Asked { slot, cause, ranking });
-    }
-
-    /// All questions, in the order in which they were asked.
-    pub(crate) fn take_asked(&self) -> Vec<Asked> {
-        self.asked.take()
-    }
-}
+/// The questions of one pass, in the order in which they were asked.
+pub(crate) type DecisionTrace = RefCell<Vec<Asked>>;

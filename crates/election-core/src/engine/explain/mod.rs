@@ -174,6 +174,7 @@ pub(crate) struct Looker<'a> {
     strategy: &'a dyn Strategy,
     now: Now,
     elector: Option<&'a MemberRecord>,
+    reading: Reading,
 }
 
 impl<'a> Looker<'a> {
@@ -181,7 +182,7 @@ impl<'a> Looker<'a> {
         let elector = seen.members.iter().find(|m| seen.lowest.as_ref() == Some(&m.ballot));
         // A steady clock that starts together with the wall clock.
         let now = Now::new(Time::from_millis(unix_ms), unix_ms);
-        Self { seen, policy, strategy, now, elector }
+        Self { seen, policy, strategy, now, elector, reading: seen.reading(policy) }
     }
 
     /// The elector's verdict over all slots, or why no decision is made.
@@ -194,8 +195,8 @@ impl<'a> Looker<'a> {
             };
             return loud(Reason::NoElector, sentence).into();
         }
-        let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
-        self.ask(&reading, self.memory(), &trace, |pass| pass.verdict()).unwrap_or_else(Verdict::from)
+        let verdict = self.ask(self.memory(), |pass| pass.verdict());
+        verdict.map_or_else(Verdict::from, |(verdict, _)| verdict)
     }
 
     fn explain(&self) -> Explanation {
@@ -219,8 +220,7 @@ impl<'a> Looker<'a> {
             pass.question(0, self.now.unix_ms, Cause::LeaderLost).refresh(elected).is_some()
         };
         let kept = self.elector.is_some() && elected.leaders().all(serves);
-        let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
-        kept && self.ask(&reading, PhaseTimers::default(), &trace, differs).unwrap_or(false)
+        kept && self.ask(PhaseTimers::default(), differs).is_ok_and(|(differs, _)| differs)
     }
 
     /// The number of slots: those of the decision, or those of the policy if it has more.
@@ -231,29 +231,20 @@ impl<'a> Looker<'a> {
 
     /// Explains one slot, given the elector's verdict over all slots.
     fn slot(&self, slot: usize, verdict: &Verdict) -> SlotExplanation {
-        let mut reading = self.seen.reading(self.policy);
-        let mut blockers = Vec::new();
+        let mut obstacles = Vec::new();
         if let Verdict::Wait(wait) = verdict
             && matches!(wait.reason, Reason::NoElector | Reason::Observe)
         {
-            blockers.extend(wait.blockers.iter().cloned());
+            obstacles.extend(wait.blockers.iter().map(|blocker| self.obstacle(blocker.clone())));
         }
-        if let (Known::Present(control, _), Mode::Observe) =
-            (&mut reading.view.electors_mut().control, self.seen.control.mode)
-        {
-            Arc::make_mut(control).mode = Mode::Auto;
-        }
-        let trace = DecisionTrace::default();
-        let mut obstacles: Vec<_> = blockers.into_iter().map(|blocker| self.obstacle(blocker)).collect();
-        let proposal = match self.look(slot, &reading, &trace, self.memory()) {
+        let (next, mut asked) = self.look(slot, self.memory());
+        let proposal = match next {
             Verdict::Act(act) => {
                 // A step that is overdue according to the records may not be overdue for an elector that has begun
                 // since.
-                if let Verdict::Wait(Wait {
-                    reason: reason @ (Reason::Acquire | Reason::Takeover),
-                    sentence,
-                    ..
-                }) = self.look(slot, &reading, &DecisionTrace::default(), PhaseTimers::default())
+                let (anew, _) = self.look(slot, PhaseTimers::default());
+                if let Verdict::Wait(Wait { reason, sentence, .. }) = anew
+                    && matches!(reason, Reason::Acquire | Reason::Takeover)
                 {
                     let until_ms = Some(self.now.unix_ms);
                     obstacles.push(Obstacle { reason, sentence, until_ms, bound: Bound::Earliest });
@@ -265,7 +256,6 @@ impl<'a> Looker<'a> {
                 proposal.and_then(|decided| proposal_of(slot, *decided))
             }
         };
-        let mut asked = trace.take_asked();
         asked.retain(|a| a.slot == slot);
         let about = |a: &&Asked| proposal.as_ref().is_none_or(|p: &Proposal| p.cause == a.cause);
         let asked = asked.iter().rfind(about).or(asked.first()).cloned();
@@ -299,12 +289,20 @@ impl<'a> Looker<'a> {
             let switchover = self.leader_znode(slot).map(|_| question.rank_switchover());
             (if_lost.unwrap_or_default(), switchover.unwrap_or_default())
         };
-        let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
-        self.ask(&reading, PhaseTimers::default(), &trace, orders).unwrap_or_default()
+        self.ask(PhaseTimers::default(), orders).map(|(orders, _)| orders).unwrap_or_default()
     }
 
-    fn look(&self, slot: usize, reading: &Reading, trace: &DecisionTrace, timers: PhaseTimers) -> Verdict {
-        self.ask(reading, timers, trace, |pass| pass.look_at_either(slot)).unwrap_or_else(Verdict::from)
+    /// What an elector with this memory does about the slot, and what it asks for that. Where nothing is decided in the mode
+    /// observe, what would be done in another mode.
+    fn look(&self, slot: usize, timers: PhaseTimers) -> (Verdict, Vec<Asked>) {
+        let look = |pass: &Pass<'_>| match pass.control.mode {
+            Mode::Observe => {
+                let control = Control { mode: Mode::Auto, ..pass.control.clone() };
+                Pass { control: &control, ..pass.clone() }.look_at_either(slot)
+            }
+            _ => pass.look_at_either(slot),
+        };
+        self.ask(timers, look).unwrap_or_else(|wait| (wait.into(), Vec::new()))
     }
 
     fn obstacle(&self, blocker: Blocker) -> Obstacle {
@@ -313,20 +311,16 @@ impl<'a> Looker<'a> {
         Obstacle { reason, sentence, until_ms, bound: bound_of(reason) }
     }
 
-    /// Asks an elector that has read this and has this memory; fails if more must be read first.
-    fn ask<T>(
-        &self,
-        reading: &Reading,
-        timers: PhaseTimers,
-        trace: &DecisionTrace,
-        ask: impl FnOnce(&Pass<'_>) -> T,
-    ) -> Result<T, Wait> {
+    /// Asks an elector that has this memory. Returns also what it has asked of the strategy for that; fails if more must be read
+    /// first.
+    fn ask<T>(&self, timers: PhaseTimers, ask: impl FnOnce(&Pass<'_>) -> T) -> Result<(T, Vec<Asked>), Wait> {
         // The elector's id is in what it writes; nothing else depends on the id.
         let me = self.elector.or(self.seen.members.first());
         let Some(me) = me else { return Err(loud(Reason::NoElector, NO_MEMBER)) };
-        let timers = RefCell::new(timers);
+        let (timers, trace) = (RefCell::new(timers), DecisionTrace::default());
         let pass = Pass::new(self.now, me.member.as_str(), self.policy, self.strategy, &timers);
-        Ok(ask(&Pass { trace: Some(trace), ..pass }.read(reading)?))
+        let answer = ask(&Pass { trace: Some(&trace), ..pass }.read(&self.reading)?);
+        Ok((answer, trace.take()))
     }
 
     /// The memory of an elector that has seen every event whose time is in the records.
@@ -353,7 +347,6 @@ impl<'a> Looker<'a> {
     /// The question that would be asked next of a slot about which nothing is asked now, once the member that is
     /// named, or about to be, leads.
     fn would_ask(&self, slot: usize, about_to_be: Option<&Named>) -> Asked {
-        let (reading, trace) = (self.seen.reading(self.policy), DecisionTrace::default());
         let ask = |pass: &Pass<'_>| {
             let question = pass.question(slot, self.now.unix_ms, Cause::LeaderLost);
             let elected = self.seen.elected.as_ref();
@@ -366,28 +359,18 @@ impl<'a> Looker<'a> {
                 }
             }
         };
-        // What can't be asked yet is not in the trace.
-        let _ = self.ask(&reading, PhaseTimers::default(), &trace, ask);
-        let asked = trace.take_asked().pop();
+        let asked = self.ask(PhaseTimers::default(), ask).ok().and_then(|((), mut asked)| asked.pop());
         let cause = self.seen.elected.as_ref().map_or(Cause::Startup, |_| Cause::LeaderLost);
         asked.unwrap_or(Asked { slot, cause, ranking: Ranking::default() })
     }
 
     fn proposal(&self, slot: usize, act: Act) -> Option<Proposal> {
-        match act {
-            Act::Write(next, _)
-            | Act::Depose(_, next, _)
-            | Act::Begin(next, ..)
-            | Act::CallOff(_, next, _) => proposal_of(slot, *next),
-            Act::Vacate { slot, .. } => {
-                let holder = self.leader_znode(slot).map_or("its holder", |c| c.member.as_str());
-                let given = self.seen.elected.as_ref().and_then(|e| e.given(slot));
-                let cause = given.map_or(Cause::Failover, |given| given.cause);
-                let sentence = format!("the leader znode is taken from {holder}, and the next is named then");
-                Some(Proposal { named: None, cause, sentence })
-            }
-            Act::Answer(..) | Act::Refuse(..) | Act::Trim(_) => None,
-        }
+        let Act::Vacate { slot, .. } = act else { return proposal_of(slot, *act.into_decision()?) };
+        let holder = self.leader_znode(slot).map_or("its holder", |c| c.member.as_str());
+        let given = self.seen.elected.as_ref().and_then(|e| e.given(slot));
+        let cause = given.map_or(Cause::Failover, |given| given.cause);
+        let sentence = format!("the leader znode is taken from {holder}, and the next is named then");
+        Some(Proposal { named: None, cause, sentence })
     }
 
     fn step(&self, verdict: Verdict) -> NextStep {
@@ -406,14 +389,10 @@ impl<'a> Looker<'a> {
                 let sentence = self.proposal(slot, act).map(|p| p.sentence);
                 ("vacates", sentence.unwrap_or_default())
             }
-            Act::Answer(name, _, request) | Act::Refuse(name, _, request) => (
-                "answers",
-                format!(
-                    "request {name}, {}: {}",
-                    request.kind.as_str(),
-                    request.kind.progress(&request.state)
-                ),
-            ),
+            Act::Answer(name, _, request) | Act::Refuse(name, _, request) => {
+                let (kind, progress) = (request.kind.as_str(), request.kind.progress(&request.state));
+                ("answers", format!("request {name}, {kind}: {progress}"))
+            }
             Act::Trim(name) => ("trims", format!("request {name} ended long ago, and is removed")),
         };
         NextStep { acts: true, reason, sentence }
@@ -449,7 +428,7 @@ impl Pass<'_> {
         match self.elected.zip(self.meta) {
             None => self.first(),
             Some((elected, meta)) if slot < elected.slots.len() => self.look_at(slot, elected, meta),
-            Some((elected, meta)) => self.resize(elected, meta),
+            Some((elected, _)) => self.resize(elected),
         }
     }
 }
@@ -459,32 +438,28 @@ impl Seen {
     fn reading(&self, policy: &Policy) -> Reading {
         // Newer than any other record.
         const ANY: Meta = Meta { version: 0, czxid: 0, mzxid: i64::MAX, owner: 0 };
-        let unreadable = |end: &str| self.unreadable.iter().find(|error| error.path.ends_with(end)).cloned();
+        fn known<T: Clone>(record: Option<&T>, unreadable: Option<&RecordError>) -> Known<T> {
+            match (record, unreadable) {
+                (_, Some(error)) => Known::Unreadable(Box::new(error.clone()), ANY),
+                (Some(record), None) => Known::Present(Arc::new(record.clone()), ANY),
+                (None, None) => Known::Absent,
+            }
+        }
+        let unreadable = |end: &str| self.unreadable.iter().find(|error| error.path.ends_with(end));
         let mut reading = Reading::default();
         let view = &mut reading.view;
-        view.elected = match (&self.elected, unreadable("/leader/elected")) {
-            (_, Some(error)) => Known::Unreadable(Box::new(error), ANY),
-            (Some(elected), None) => Known::Present(Arc::new(elected.clone()), ANY),
-            (None, None) => Known::Absent,
-        };
+        view.elected = known(self.elected.as_ref(), unreadable("/leader/elected"));
         let electors = view.electors_mut();
-        electors.control = match unreadable("/control") {
-            Some(error) => Known::Unreadable(Box::new(error), ANY),
-            None => Known::Present(Arc::new(self.control.clone()), ANY),
-        };
+        electors.control = known(Some(&self.control), unreadable("/control"));
         electors.members = Some(self.members.clone());
         electors.requests = Some(self.requests.iter().map(|filed| (filed.clone(), ANY)).collect());
         electors.unreadable.clone_from(&self.unreadable);
-        let known = self.elected.as_ref().map_or(0, |e| e.slots.len()).max(self.leader_znodes.len());
-        for slot in 0..known.max(policy.slots.clamp(1, MAX_SLOTS)) {
+        let slots = self.elected.as_ref().map_or(0, |e| e.slots.len()).max(self.leader_znodes.len());
+        for slot in 0..slots.max(policy.slots.clamp(1, MAX_SLOTS)) {
             let end =
                 if slot == 0 { "/leader/current".to_owned() } else { format!("/leader/current-{slot}") };
-            let leader = match (self.leader_znodes.get(slot).cloned().flatten(), unreadable(&end)) {
-                (_, Some(error)) => Known::Unreadable(Box::new(error), ANY),
-                (Some(current), None) => Known::Present(Arc::new(current), ANY),
-                (None, None) => Known::Absent,
-            };
-            view.see_leader_znode(slot, leader, None);
+            let leader = self.leader_znodes.get(slot).and_then(Option::as_ref);
+            view.see_leader_znode(slot, known(leader, unreadable(&end)), None);
         }
         reading
     }

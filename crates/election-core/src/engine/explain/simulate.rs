@@ -12,9 +12,8 @@ use crate::{
     engine::{
         elector::{
             decided::is_vacated,
-            limit::{check_limit, job_failures},
             next_step::{Act, Verdict},
-            succession::succeed,
+            succession::{may_succeed, succeed},
         },
         policy::Policy,
     },
@@ -166,10 +165,9 @@ impl Seen {
             let first = elected.line_of(slot).first()?;
             let record = self.members.iter().find(|m| m.ballot == first.ballot);
             let steps_in = |m: &MemberRecord| strategy.holds_back(&m.attributes, Cause::LeaderLost).is_none();
-            let fit = elected.excluded(&first.ballot, unix_ms).is_none() && record.is_some_and(steps_in);
-            let held = check_limit(policy, Some(elected), slot, Cause::LeaderLost, unix_ms).is_err()
-                || job_failures(policy, elected, unix_ms) > 0;
-            (served && free && fit && !held).then(|| (slot, first.clone()))
+            let fit = record.is_some_and(steps_in);
+            let may = may_succeed(elected, slot, &first.ballot, policy, unix_ms);
+            (served && free && fit && may).then(|| (slot, first.clone()))
         });
         let Some((slot, first)) = found else { return false };
         let record = self.members.iter().find(|m| m.ballot == first.ballot);
@@ -183,13 +181,6 @@ impl Seen {
     fn decide(&mut self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
         let Verdict::Act(act) = Looker::new(self, policy, strategy, unix_ms).verdict() else { return false };
         match act {
-            Act::Write(next, _)
-            | Act::Depose(_, next, _)
-            | Act::Begin(next, ..)
-            | Act::CallOff(_, next, _) => {
-                self.take_effect(*next, unix_ms);
-                true
-            }
             Act::Vacate { slot, .. } => {
                 self.leader_znodes.get_mut(slot).is_some_and(|leader_znode| leader_znode.take().is_some())
             }
@@ -201,6 +192,10 @@ impl Seen {
                 let before = self.requests.len();
                 self.requests.retain(|filed| filed.which.name != name);
                 self.requests.len() < before
+            }
+            decision => {
+                let next = decision.into_decision();
+                next.map(|next| self.take_effect(*next, unix_ms)).is_some()
             }
         }
     }

@@ -161,7 +161,9 @@ impl OwnLeadership {
         };
         match ZnodeWrite::decision(&paths, &mut next, *over, generation) {
             Ok(decision) => {
-                self.set_written(next);
+                if let LeadershipState::Acquiring(acquiring) = &mut self.state {
+                    acquiring.written = Some(next);
+                }
                 Some(core.as_candidate(decision.answered_by(create)))
             }
             Err(error) => {
@@ -237,12 +239,6 @@ impl OwnLeadership {
         core.out.push(Action::WorkUntil(work_until));
         core.out.push(Action::TakeOver(held.entered(work_until)));
         self.turn(core, LeadershipState::Held(Box::new(held)));
-    }
-
-    fn set_written(&mut self, decision: Box<Elected>) {
-        if let LeadershipState::Acquiring(acquiring) = &mut self.state {
-            acquiring.written = Some(decision);
-        }
     }
 
     fn set_step(&mut self, step: AcquireStep) {

@@ -32,11 +32,8 @@ impl OwnLeadership {
         let Some(held) = self.state.held_mut() else { return false };
         let is_declined = core.own.called_off.as_ref().is_some_and(|called_off| called_off.term == term);
         if !is_declined && !std::mem::replace(&mut held.asks, true) {
-            core.note(
-                Level::Info,
-                NoteKind::Leadership,
-                format!("leads on until it is ready to hand over: {reason}"),
-            );
+            let text = format!("leads on until it is ready to hand over: {reason}");
+            core.note(Level::Info, NoteKind::Leadership, text);
             core.out.push(Action::AskBeforeMove(reason.clone()));
         }
         true
@@ -67,11 +64,8 @@ impl OwnLeadership {
             return self.stop(core, reason);
         };
         shorten(&mut why, REASON);
-        core.note(
-            Level::Warn,
-            NoteKind::Leadership,
-            format!("calls off the move of term {term}, and leads on: {why}"),
-        );
+        let text = format!("calls off the move of term {term}, and leads on: {why}");
+        core.note(Level::Warn, NoteKind::Leadership, text);
         core.own.called_off = Some(Box::new(CalledOff { term, reason: why }));
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         ops::{LeaderOp, Part, Pending},
         policy::OnPause,
         transaction::{Transaction, ZnodeWrite},
-        znode::Known,
+        znode::{Known, Znode},
     },
     record::{Cause, HistoryEntry, Phases, Record, Status, VERSION, limits},
     text::{self, Texts as _, is_plain},
@@ -39,9 +39,8 @@ impl OwnLeadership {
             self.record_giving_up(core, Cause::Resigned, &reason);
             return self.stop(core, StopReason::Resigned(reason));
         }
-        match core.lease_until() {
-            Some(until) if core.now.time + core.lease_end_budget() < until => {}
-            _ => return self.stop(core, StopReason::LeaseEnds),
+        if core.lease_until().is_none_or(|until| core.now.time + core.lease_end_budget() >= until) {
+            return self.stop(core, StopReason::LeaseEnds);
         }
         if let Some(reason) = self.is_moved(core, held)
             && !self.waits_for_consent(core, &reason)
@@ -49,7 +48,7 @@ impl OwnLeadership {
             return self.stop(core, reason);
         }
         let Some(held) = self.held().filter(|_| !core.ops.waits(Part::Leader, core.now.time)) else { return };
-        if held.doubted && !core.ops.leader_has(LeaderOp::Doubt) {
+        if held.doubted && !core.ops.has(&Pending::Leader(LeaderOp::Doubt)) {
             let request = ZkOp::Get(core.leader_znode_path(self.slot));
             core.perform(request, Pending::Leader(LeaderOp::Doubt));
         }
@@ -99,7 +98,14 @@ impl OwnLeadership {
 
     // ---- the own leader znode ----
 
-    /// A watch has read the leader znode. What it read may be older than an own write. A leader znode that seems lost
+    /// A watch has read the leader znode of this slot.
+    pub(crate) fn watch_told(&mut self, core: &mut Core, slot: usize, node: Option<&Node>) {
+        core.reading.rereading.watch_told(Znode::Leader(slot), node);
+        core.see_leader_znode(slot, node);
+        self.saw_leader_znode(core, slot, node);
+    }
+
+    /// The leader znode was read. What was read may be older than an own write. A leader znode that seems lost
     /// is read again before anything is stopped.
     pub(crate) fn saw_leader_znode(&mut self, core: &mut Core, slot: usize, node: Option<&Node>) {
         if slot != self.slot {
@@ -116,7 +122,6 @@ impl OwnLeadership {
             && Some(stopping.epoch) == epoch
             && let LeftZnode::Znode(znode) = stopping.hold
             && node.is_none_or(|n| n.czxid > znode.czxid)
-            && !stopping.reason.is_urgent()
         {
             self.hasten(core, StopReason::LeaderZnodeLost);
         }
@@ -143,7 +148,7 @@ impl OwnLeadership {
     /// can't be read, or if this member has another address.
     fn repair_leader_znode(&mut self, core: &mut Core) {
         let Some(held) = self.held().filter(|held| held.stage != HeldStage::Announcing) else { return };
-        if core.ops.leader_has(LeaderOp::Repair) {
+        if core.ops.has(&Pending::Leader(LeaderOp::Repair)) {
             return;
         }
         let spoiled = self.is_spoiled_in(core, &held.znode, &held.claim);
@@ -161,7 +166,7 @@ impl OwnLeadership {
         // As it is read.
         let mut address = core.config.member.address.clone();
         address.make(is_plain, text::MAX);
-        let is_former = core.announces() && current.endpoint != address;
+        let is_former = core.config.recipe.is_native() && current.endpoint != address;
         (is_former && meta.czxid == znode.czxid).then_some(meta.version)
     }
 
@@ -171,7 +176,7 @@ impl OwnLeadership {
         let (spoiled, meta) = match self.own_leader_znode(core) {
             Known::Unreadable(_, meta) => (true, meta),
             // It holds only a name, in a foreign format.
-            Known::Present(..) if !core.announces() => return None,
+            Known::Present(..) if !core.config.recipe.is_native() => return None,
             Known::Present(current, meta) => {
                 let term = claim.appointment.term;
                 (current.ballot != claim.ballot || current.term != term, meta)
@@ -203,7 +208,7 @@ impl OwnLeadership {
             held.doubted = true;
             return;
         }
-        if !core.announces() {
+        if !core.config.recipe.is_native() {
             self.lead(core);
             return know_own_ready(core);
         }
@@ -270,7 +275,7 @@ impl OwnLeadership {
         }
         let (term, cause, phases) = (entry.term, entry.cause, entry.phases);
         let text = format!("leads in term {term} (READY, fencing token {})", entry.fencing_token);
-        self.to_record = core.announces().then(|| match self.announces_alone {
+        self.to_record = core.config.recipe.is_native().then(|| match self.announces_alone {
             true => Entry::Due(Box::new(entry)),
             false => Entry::Written { entries: entries_at_most(core, term) },
         });

@@ -43,8 +43,8 @@ pub(crate) struct OwnLeadership {
     announces_alone: bool,
     /// It has stepped in: the next one in line is called once this member leads.
     calls_next: bool,
-    /// A leadership that has just been announced, for the history.
-    to_record: Option<Entry>,
+    /// A leadership that has been announced, for the history to take.
+    pub(super) to_record: Option<Entry>,
 }
 
 /// The entry of a leadership that has been announced.
@@ -79,22 +79,12 @@ impl OwnLeadership {
         self.state.held()
     }
 
-    /// When the leader became READY, in milliseconds since the Unix epoch.
-    pub(crate) fn ready_ms(&self) -> Option<u64> {
-        self.held()?.ready_ms
-    }
-
     /// The fencing token of the leadership that is held, or is being given up.
     pub(crate) fn fencing_token(&self) -> Option<u64> {
         match &self.state {
             LeadershipState::Stopping(stopping) => stopping.token,
             _ => self.held().map(|held| held.fencing_token),
         }
-    }
-
-    /// A leadership that has been announced since the last call.
-    pub(crate) fn take_entry(&mut self) -> Option<Entry> {
-        self.to_record.take()
     }
 
     // ---- what happens ----
@@ -104,9 +94,7 @@ impl OwnLeadership {
         match (event, &self.state) {
             (AppEvent::Prepared, LeadershipState::Acquiring(_)) => self.set_prepared(core, Prepared::Yes),
             (AppEvent::PrepareFailed(why), LeadershipState::Acquiring(_)) => {
-                self.record_giving_up(core, Cause::TakeoverFailed, &why);
-                core.note(Level::Warn, NoteKind::TakeoverFailed, format!("preparing failed: {why}"));
-                self.give_up_claim(core, StopReason::TakeoverFailed(why));
+                self.fail(core, format!("preparing failed: {why}"), why);
             }
             (AppEvent::TakenOver, _) if takes_over => self.announce(core),
             (AppEvent::TakenOverWith(remark), _) if takes_over => {
@@ -114,9 +102,7 @@ impl OwnLeadership {
                 self.announce(core);
             }
             (AppEvent::TakeoverFailed(why), _) if takes_over => {
-                self.record_giving_up(core, Cause::TakeoverFailed, &why);
-                core.note(Level::Warn, NoteKind::TakeoverFailed, format!("taking over failed: {why}"));
-                self.stop(core, StopReason::TakeoverFailed(why));
+                self.fail(core, format!("taking over failed: {why}"), why);
             }
             (AppEvent::Declined(why), state)
                 if takes_over || matches!(state, LeadershipState::Acquiring(_)) =>
@@ -141,6 +127,13 @@ impl OwnLeadership {
             _ => {}
         }
         self.advance(core);
+    }
+
+    /// A takeover has failed, for this reason.
+    pub(crate) fn fail(&mut self, core: &mut Core, text: String, why: String) {
+        self.record_giving_up(core, Cause::TakeoverFailed, &why);
+        core.note(Level::Warn, NoteKind::TakeoverFailed, text);
+        self.end(core, StopReason::TakeoverFailed(why));
     }
 
     /// The session is over, and the leader znode with it.

@@ -22,7 +22,7 @@ use crate::{
         transaction::ZnodeWrite,
         znode::Known,
     },
-    record::{Cause, GaveUp},
+    record::Cause,
     time::Time,
 };
 
@@ -93,12 +93,15 @@ impl OwnLeadership {
         }
     }
 
-    /// A stop that is under way becomes urgent: another member may lead.
+    /// A stop that is under way becomes urgent: another member may lead. Deleting the leader znode remains this member's task,
+    /// if it exists.
     pub(super) fn hasten(&mut self, core: &mut Core, reason: StopReason) {
         if let LeadershipState::Stopping(stopping) = &mut self.state
             && !stopping.reason.is_urgent()
         {
-            stopping.hold = LeftZnode::Nothing;
+            if let StopReason::LeaderZnodeLost | StopReason::SessionOver = reason {
+                stopping.hold = LeftZnode::Nothing;
+            }
             stopping.reason = reason.clone();
             core.out.push(Action::Stop(reason));
         }
@@ -107,25 +110,19 @@ impl OwnLeadership {
     /// A stop that is under way becomes urgent once leadership is taken by force. Deleting the leader znode remains this
     /// member's task, up to the end of the stop budget.
     pub(crate) fn hasten_if_removed(&mut self, core: &mut Core) {
-        let LeadershipState::Stopping(stopping) = &mut self.state else { return };
+        let LeadershipState::Stopping(stopping) = &self.state else { return };
         let Some(elected) = core.reading.view.elected.record() else { return };
         let ballot = core.own.ballot.name.as_ref().filter(|_| core.session_epoch() == Some(stopping.epoch));
-        if !stopping.reason.is_urgent() && ballot.is_some_and(|own| is_removed(elected, self.slot, own)) {
-            stopping.reason = StopReason::Removed(moved_away(elected, self.slot));
-            core.out.push(Action::Stop(stopping.reason.clone()));
+        if ballot.is_some_and(|own| is_removed(elected, self.slot, own)) {
+            let reason = StopReason::Removed(moved_away(elected, self.slot));
+            self.hasten(core, reason);
         }
     }
 
-    /// A stop that is under way becomes urgent once the lease is not renewed any more. Deleting the leader znode
-    /// remains this member's task.
+    /// A stop that is under way becomes urgent once the lease is not renewed any more.
     pub(crate) fn hasten_at_lease_end(&mut self, core: &mut Core) {
-        let due = core.lease_ends_first().is_some_and(|until| core.now.time + core.stop_budget() >= until);
-        if let LeadershipState::Stopping(stopping) = &mut self.state
-            && due
-            && !stopping.reason.is_urgent()
-        {
-            stopping.reason = StopReason::LeaseEnds;
-            core.out.push(Action::Stop(StopReason::LeaseEnds));
+        if core.lease_ends_first().is_some_and(|until| core.now.time + core.stop_budget() >= until) {
+            self.hasten(core, StopReason::LeaseEnds);
         }
     }
 
@@ -134,12 +131,6 @@ impl OwnLeadership {
         let (epoch, hold, term) = (stopping.epoch, stopping.hold, stopping.term);
         core.note(Level::Info, NoteKind::Leadership, format!("has stopped what it did for term {term}"));
         self.let_go(core, epoch, hold, term);
-    }
-
-    /// Reports that it won't take over in this term.
-    pub(super) fn refuse(&self, core: &mut Core, term: u64, reason: String) {
-        let at_ms = core.now.unix_ms;
-        core.own.gave_up = Some(Box::new(GaveUp { term, cause: Cause::Resigned, reason, at_ms }));
     }
 
     // ---- the leader znode ----
@@ -207,18 +198,14 @@ impl OwnLeadership {
 
     /// The creation that was under way when the claim was given up has ended.
     pub(super) fn creation_done(&mut self, core: &mut Core, outcome: &Outcome) {
-        match outcome {
+        let left = match outcome {
             Outcome::Created { czxid, version, .. } => {
                 core.has_created(*czxid);
-                let created = LeftZnode::Znode(self.znode(core, *czxid, *version, 0));
-                self.may_be_left(core, created);
+                LeftZnode::Znode(self.znode(core, *czxid, *version, 0))
             }
-            Outcome::Exists | Outcome::Unknown(_) => self.may_be_left(core, LeftZnode::Unsure),
-            _ => self.may_be_left(core, LeftZnode::Nothing),
-        }
-    }
-
-    fn may_be_left(&mut self, core: &mut Core, left: LeftZnode) {
+            Outcome::Exists | Outcome::Unknown(_) => LeftZnode::Unsure,
+            _ => LeftZnode::Nothing,
+        };
         match &mut self.state {
             LeadershipState::Stopping(stopping) if stopping.hold == LeftZnode::Creating => {
                 stopping.hold = left

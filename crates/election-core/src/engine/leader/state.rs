@@ -227,15 +227,6 @@ impl LeadershipState {
         }
     }
 
-    /// Whether any work of the application runs.
-    fn is_working(&self) -> bool {
-        match self {
-            Self::Held(_) | Self::Stopping(_) => true,
-            Self::Acquiring(acquiring) => acquiring.prepared != Prepared::No,
-            Self::Idle | Self::Cleaning | Self::Releasing(_) => false,
-        }
-    }
-
     /// A summary for the other parts of the engine.
     pub(super) fn duty(&self, slot: usize) -> LeadershipSummary {
         let held = self.held().map(|held| HeldSummary {
@@ -246,23 +237,15 @@ impl LeadershipState {
             leads: held.leads(),
         });
         let is_idle = matches!(self, Self::Idle);
-        LeadershipSummary {
-            slot: (!is_idle).then_some(slot),
-            is_working: self.is_working(),
-            wants_lease: self.wants_lease(),
-            names_itself: self.names_itself(),
-            held,
-        }
-    }
-
-    /// Whether the first decision is being written with the leader znode.
-    fn names_itself(&self) -> bool {
-        matches!(self, Self::Acquiring(acquiring) if acquiring.claim.by == By::FirstDecision)
-    }
-
-    /// Whether this member is about to lead, or leads.
-    fn wants_lease(&self) -> bool {
-        !matches!(self, Self::Idle | Self::Cleaning | Self::Releasing(_))
+        let (is_working, names_itself) = match self {
+            Self::Held(_) | Self::Stopping(_) => (true, false),
+            Self::Acquiring(acquiring) => {
+                (acquiring.prepared != Prepared::No, acquiring.claim.by == By::FirstDecision)
+            }
+            Self::Idle | Self::Cleaning | Self::Releasing(_) => (false, false),
+        };
+        let wants_lease = !matches!(self, Self::Idle | Self::Cleaning | Self::Releasing(_));
+        LeadershipSummary { slot: (!is_idle).then_some(slot), is_working, wants_lease, names_itself, held }
     }
 
     /// Whether the end of the lease requires an action.

@@ -11,7 +11,7 @@ use crate::{
         core::Core,
         io::{Level, NoteKind, StopReason, Wish},
     },
-    record::Cause,
+    record::{Cause, GaveUp},
     text::shorten,
 };
 
@@ -71,9 +71,9 @@ impl OwnLeadership {
         let Some(term) = elected.slot_of(ballot).map(|slot| elected.term_of(slot)) else { return };
         let said = core.own.gave_up.as_ref().is_some_and(|g| g.term == term);
         if !said && self.is_idle() {
-            let reason = reason.clone();
+            let (reason, at_ms) = (reason.clone(), core.now.unix_ms);
             core.note(Level::Info, NoteKind::Leadership, format!("refuses term {term}: {reason}"));
-            self.refuse(core, term, reason);
+            core.own.gave_up = Some(Box::new(GaveUp { term, cause: Cause::Resigned, reason, at_ms }));
         }
     }
 }

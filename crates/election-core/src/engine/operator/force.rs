@@ -131,20 +131,19 @@ impl ForcedFailover<'_> {
     /// the request. Each step is a compare-and-set, so an elector that becomes active meanwhile and does the same
     /// does no harm.
     pub fn next_step(&self) -> ForceStep {
+        self.plan().unwrap_or_else(ForceStep::Refused)
+    }
+
+    fn plan(&self) -> Result<ForceStep, Unforced> {
         let &Self { filed, policy, strategy, unix_ms, members, newest_zxid, control, elected, current, seen } =
             self;
-        let holders: Vec<_> = current.iter().map(|c| c.map(|(c, _)| &c.ballot)).collect();
         let FiledRequest { which, request } = filed;
+        let leader_znodes: Vec<_> = current.iter().map(|c| c.map(|(c, _)| c)).collect();
+        let holders: Vec<_> = leader_znodes.iter().map(|c| c.map(|c| &c.ballot)).collect();
         let ours = elected.and_then(|e| Some((e, e.slot_for(which)?)));
         let slot = match ours {
             Some((_, slot)) => slot,
-            None => {
-                let leader_znodes: Vec<_> = current.iter().map(|c| c.map(|(c, _)| c)).collect();
-                match slot_of(request, elected, &leader_znodes) {
-                    Ok(slot) => slot,
-                    Err(why) => return ForceStep::Refused(why.into()),
-                }
-            }
+            None => slot_of(request, elected, &leader_znodes)?,
         };
         let current = current.get(slot).copied().flatten();
         let above = members.iter().filter_map(|member| member.remembers).reduce(Remembered::or_newer);
@@ -160,51 +159,40 @@ impl ForcedFailover<'_> {
         let question = Question { ordered, ..pass.question(slot, unix_ms, Cause::Failover) };
         if let Some((elected, _)) = ours {
             match (elected.named(slot), current) {
-                (Some(_), _) => return ForceStep::Named,
+                (Some(_), _) => return Ok(ForceStep::Named),
                 (None, Some((current, version)))
                     if elected.exclusions.iter().any(|e| e.ballot == current.ballot) =>
                 {
                     let after = grace(Cause::Failover, Some(request), members, &current.ballot);
-                    return ForceStep::Vacate { slot, version, after };
+                    return Ok(ForceStep::Vacate { slot, version, after });
                 }
-                (None, Some((current, _))) => {
-                    return ForceStep::Refused(Unforced::Taken(current.member.clone()));
-                }
+                (None, Some((current, _))) => return Err(Unforced::Taken(current.member.clone())),
                 (None, None) => {}
             }
-        } else if decided_up_to >= Some(which.czxid) {
-            return ForceStep::Refused(match elected {
-                Some(elected) => Unforced::Overtaken { term: elected.term, sentence: elected.sentence() },
-                None => Unforced::DecisionDeleted,
-            });
-        }
-        if ours.is_none() {
+        } else {
+            if decided_up_to >= Some(which.czxid) {
+                return Err(match elected {
+                    Some(elected) => Unforced::Overtaken { term: elected.term, sentence: elected.sentence() },
+                    None => Unforced::DecisionDeleted,
+                });
+            }
             if request.state.failure().is_some() {
-                return ForceStep::Refused(Unforced::Ended(request.state.clone()));
+                return Err(Unforced::Ended(request.state.clone()));
             }
             if request.state != RequestState::Pending {
-                return ForceStep::Refused(Unforced::DecisionDeleted);
+                return Err(Unforced::DecisionDeleted);
             }
             if let Some(why) = forbidden(control) {
-                return ForceStep::Refused(why.into());
+                return Err(why.into());
             }
         }
         let what = format!("failover forced by {}", request.by);
-        let decided = match question.decide(&what, None) {
-            Ok(decided) => decided.elected,
-            Err(why) => return ForceStep::Refused(why.into()),
-        };
-        // Without force another member is named, and a leader that lives releases its leader znode by itself.
-        let holder = current.filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
-        let decided = match holder.filter(|_| request.force) {
-            Some((current, _)) => Box::new(question.vacate(&current.named())),
-            None => decided,
-        };
+        let decided = question.decide_ordered(&what, current.map(|(current, _)| current))?;
         if ours.is_some() {
-            return ForceStep::Write(decided);
+            return Ok(ForceStep::Write(decided));
         }
         let state = RequestState::Accepted { term: decided.term };
-        ForceStep::Begin(decided, Box::new(AdminRequest { state, ..request.clone() }))
+        Ok(ForceStep::Begin(decided, Box::new(AdminRequest { state, ..request.clone() })))
     }
 }
 
@@ -214,7 +202,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        record::{AdminRequest, Outgoing, RequestKind, RequestRef, RequestState, Target},
+        record::{Outgoing, RequestKind, RequestRef, Target},
         strategy::{Ranked, Ranking, Round},
     };
 
@@ -256,20 +244,11 @@ mod tests {
         newest_zxid: i64,
         seen: Option<i64>,
     ) -> ForceStep {
+        let (id, by) = ("1".to_owned(), "ann".to_owned());
         let request = AdminRequest {
-            v: 1,
-            id: "1".to_owned(),
-            kind: RequestKind::Failover,
-            to: Target::Any,
             from,
             force: true,
-            now: false,
-            accept_loss: false,
-            reason: None,
-            by: "ann".to_owned(),
-            created_ms: 1,
-            valid_for_ms: 60_000,
-            state: RequestState::Pending,
+            ..AdminRequest::new(id, RequestKind::Failover, Target::Any, by, 1)
         };
         let filed = FiledRequest { which: RequestRef { czxid: FILED, name: "r-0".to_owned() }, request };
         let (policy, control) = (Policy { slots: 2, ..Policy::default() }, Control::default());

@@ -19,16 +19,7 @@ pub struct ByOperator<'a> {
 
 impl ByOperator<'_> {
     fn given(&self, term: u64, previous: Option<Previous>) -> Given {
-        Given {
-            term,
-            decided_in: None,
-            cause: Cause::StandingOrder,
-            sentence: self.sentence.to_owned(),
-            decided_at_ms: self.unix_ms,
-            noticed_at_ms: self.unix_ms,
-            request: None,
-            previous,
-        }
+        Given::at_once(term, Cause::StandingOrder, self.sentence.to_owned(), self.unix_ms, previous)
     }
 
     /// The decision of this term with the slots of another one, none of which has a named member or a line of succession.

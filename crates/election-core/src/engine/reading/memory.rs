@@ -158,16 +158,7 @@ mod tests {
     use crate::record::{Cause, Given, Slot, VERSION};
 
     fn decision(term: u64, mzxid: i64, token_base: u64) -> Known<Elected> {
-        let given = Given {
-            term,
-            decided_in: None,
-            cause: Cause::Startup,
-            sentence: String::new(),
-            decided_at_ms: 0,
-            noticed_at_ms: 0,
-            request: None,
-            previous: None,
-        };
+        let given = Given::at_once(term, Cause::Startup, String::new(), 0, None);
         let elected = crate::engine::tokens::raise_tokens(None, None, token_base.max(1), "ann", 0);
         let elected = elected.unwrap().unwrap();
         let elected =

@@ -113,6 +113,6 @@ impl Reading {
 
     /// Since when the leader znode of `slot` is free, in milliseconds since the Unix epoch.
     pub(crate) fn free_since_ms(&self, slot: usize) -> Option<u64> {
-        self.tenures.get(slot)?.free_since_ms()
+        self.tenures.get(slot)?.free_since_ms
     }
 }

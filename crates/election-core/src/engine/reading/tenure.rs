@@ -15,7 +15,7 @@ pub(crate) struct Tenure {
     /// The term and ballot whose leader znode was seen to have become free.
     vanished: Option<(u64, Ballot)>,
     /// When the leader znode was seen to be free, in milliseconds since the Unix epoch.
-    free_since_ms: Option<u64>,
+    pub(super) free_since_ms: Option<u64>,
 }
 
 impl Tenure {
@@ -58,10 +58,5 @@ impl Tenure {
     /// Whether this leader was seen in this term, and its leader znode has become free since.
     pub(super) fn has_vanished(&self, term: u64, ballot: &Ballot) -> bool {
         self.vanished.as_ref().is_some_and(|(t, b)| *t == term && b == ballot)
-    }
-
-    /// When its leader znode was seen to be free, in milliseconds since the Unix epoch.
-    pub(super) fn free_since_ms(&self) -> Option<u64> {
-        self.free_since_ms
     }
 }

@@ -21,8 +21,8 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// A transaction, and when it was made by the clock of the servers, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Stamp {
-    zxid: i64,
+pub(crate) struct Stamp {
+    pub(crate) zxid: i64,
     ms: i64,
 }
 
@@ -59,10 +59,8 @@ pub(crate) struct ElectorsView {
     pub(crate) control: Known<Control>,
     /// Lowest ballot first.
     pub(crate) members: Option<Vec<MemberRecord>>,
-    /// The latest transaction that wrote any member's record.
-    pub(crate) newest_zxid: i64,
-    /// All records under `nodes`, usable or not, by name.
-    member_nodes: Vec<MemberNode>,
+    /// All records under `nodes`, usable or not, by name: which state of each was read.
+    member_nodes: BTreeMap<String, Meta>,
     /// In the order of their creation.
     pub(crate) requests: Option<Vec<(FiledRequest, Meta)>>,
     /// Until when each pending request may be begun. Kept while this member is not the elector: each process counts
@@ -71,29 +69,10 @@ pub(crate) struct ElectorsView {
     /// When each request was created, by the clock of the servers.
     filed_ms: BTreeMap<RequestRef, i64>,
     /// The latest changes of any member's record and of any request.
-    members_stamp: Stamp,
+    pub(crate) members_stamp: Stamp,
     requests_stamp: Stamp,
     /// Records among members and requests that can't be used.
     pub(crate) unreadable: Vec<RecordError>,
-}
-
-/// A record that was read: its name, and which state of it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct MemberNode {
-    name: String,
-    czxid: i64,
-    mzxid: i64,
-    version: i32,
-}
-
-impl MemberNode {
-    fn find<'a>(all: &'a [Self], name: &str) -> Option<&'a Self> {
-        all.binary_search_by(|known| known.name.as_str().cmp(name)).ok().map(|at| &all[at])
-    }
-
-    fn is_of(&self, node: &Node) -> bool {
-        (self.czxid, self.mzxid) == (node.czxid, node.mzxid)
-    }
 }
 
 /// The elector's view before anything was read.
@@ -151,12 +130,12 @@ impl ElectorsView {
     /// Whether exactly these records were read.
     pub(crate) fn has_members(&self, names: &[String]) -> bool {
         names.len() == self.member_nodes.len()
-            && names.iter().all(|name| MemberNode::find(&self.member_nodes, name).is_some())
+            && names.iter().all(|name| self.member_nodes.contains_key(name))
     }
 
     /// The version in which the record of this member was read.
     pub(crate) fn version_of(&self, member: &MemberId) -> Option<i32> {
-        MemberNode::find(&self.member_nodes, member.as_str()).map(|known| known.version)
+        self.member_nodes.get(member.as_str()).map(|known| known.version)
     }
 
     /// Decodes the records that have changed: there may be hundreds that have not.
@@ -164,8 +143,8 @@ impl ElectorsView {
         let mut members = self.members.take().unwrap_or_default();
         let known = &self.member_nodes;
         let is_known = |name: &str| {
-            let there = nodes.get(name).zip(MemberNode::find(known, name));
-            there.is_some_and(|(node, known)| known.is_of(node))
+            let there = nodes.get(name).zip(known.get(name));
+            there.is_some_and(|(node, known)| (known.czxid, known.mzxid) == (node.czxid, node.mzxid))
         };
         members.retain(|member| is_known(member.member.as_str()));
         self.unreadable.retain(|error| match error.path.strip_prefix(parent) {
@@ -189,15 +168,8 @@ impl ElectorsView {
             }
         }
         self.members = Some(members);
-        self.newest_zxid = nodes.values().map(|node| node.mzxid).max().unwrap_or(0);
         self.members_stamp = Stamp::latest(nodes.values());
-        let nodes = nodes.iter().map(|(name, node)| MemberNode {
-            name: name.clone(),
-            czxid: node.czxid,
-            mzxid: node.mzxid,
-            version: node.version,
-        });
-        self.member_nodes = nodes.collect();
+        self.member_nodes = nodes.iter().map(|(name, node)| (name.clone(), node.into())).collect();
     }
 
     pub(crate) fn see_requests(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
@@ -302,7 +274,7 @@ mod tests {
         let mut fresh = ElectorsView::default();
         seen(&mut fresh, now());
         assert_eq!(ballots(&view), [("a".to_owned(), 2), ("c".to_owned(), 3)]);
-        assert_eq!((view.members.as_ref(), view.newest_zxid), (fresh.members.as_ref(), 7));
+        assert_eq!((view.members.as_ref(), view.members_stamp.zxid), (fresh.members.as_ref(), 7));
         assert_eq!(view.member_nodes, fresh.member_nodes);
         let unreadable =
             |view: &ElectorsView| view.unreadable.iter().map(|error| error.path.clone()).collect::<Vec<_>>();

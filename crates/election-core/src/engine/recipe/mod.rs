@@ -66,11 +66,6 @@ impl Recipe {
         }
     }
 
-    /// Whether a znode alone decides who leads.
-    pub(crate) fn is_contest(&self) -> bool {
-        !matches!(self, Self::Elector(_))
-    }
-
     /// The persistent znodes that a member of this recipe needs, parents first.
     #[cfg(feature = "runtime")]
     pub(crate) fn directories(&self, paths: &Paths) -> Vec<String> {
@@ -86,7 +81,7 @@ impl Recipe {
         }
     }
 
-    /// Whether READY and the history may be written.
+    /// Whether READY and the history may be written. If not, READY is known to the leader alone.
     pub(crate) fn is_native(&self) -> bool {
         !matches!(self, Self::Queue(QueueFormat::LeaderLatch | QueueFormat::KazooElection))
     }

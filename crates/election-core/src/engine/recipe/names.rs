@@ -64,18 +64,11 @@ impl QueueFormat {
     /// The text to which ZooKeeper appends its number, for the `attempt`-th znode of an incarnation. Each attempt has
     /// another one, so that a lost reply for one attempt is never mistaken for another's.
     pub(crate) fn stem(self, of: Incarnation, attempt: u32) -> String {
-        let guid = format!("{:016x}{:08x}{attempt:08x}", of.session, of.number);
+        let own = self.incarnation_stem(of);
         match self {
-            Self::Native => format!("{}{attempt}-", self.incarnation_stem(of)),
-            Self::LeaderLatch => format!(
-                "_c_{}-{}-{}-{}-{}-{LATCH}",
-                &guid[..8],
-                &guid[8..12],
-                &guid[12..16],
-                &guid[16..20],
-                &guid[20..]
-            ),
-            Self::KazooElection => format!("{guid}{LOCK}"),
+            Self::Native => format!("{own}{attempt}-"),
+            Self::LeaderLatch => format!("{own}{attempt:08x}-{LATCH}"),
+            Self::KazooElection => format!("{own}{attempt:08x}{LOCK}"),
         }
     }
 
@@ -94,28 +87,23 @@ impl QueueFormat {
 
     /// The names that are in the queue, the first one first.
     pub fn order(self, names: &[String]) -> Vec<&str> {
-        let names = names.iter().map(String::as_str);
         match self {
-            Self::Native => {
-                let mut ballots: Vec<_> =
-                    names.filter_map(|name| Some((Ballot::new(name).ok()?, name))).collect();
-                ballots.sort_by(|(a, _), (b, _)| a.cmp(b));
-                ballots.into_iter().map(|(_, name)| name).collect()
-            }
+            Self::Native => sorted(names, |name| Ballot::new(name).ok()),
             // Curator counts every child, and compares the text after the last "latch-".
             Self::LeaderLatch => {
-                let mut all: Vec<_> = names.collect();
-                all.sort_by_key(|name| name.rfind(LATCH).map_or(*name, |at| &name[at + LATCH.len()..]));
-                all
+                sorted(names, |name| Some(name.rfind(LATCH).map_or(name, |at| &name[at + LATCH.len()..])))
             }
             // kazoo leaves out names that do not end like a lock, and compares the numbers as text.
-            Self::KazooElection => {
-                let mut locks: Vec<_> = names.filter_map(|name| Some((lock_number(name)?, name))).collect();
-                locks.sort_by_key(|(number, _)| *number);
-                locks.into_iter().map(|(_, name)| name).collect()
-            }
+            Self::KazooElection => sorted(names, lock_number),
         }
     }
+}
+
+/// The names that have a key, in the order of their keys.
+fn sorted<'n, K: Ord>(names: &'n [String], key: impl Fn(&'n str) -> Option<K>) -> Vec<&'n str> {
+    let mut keyed: Vec<_> = names.iter().filter_map(|name| Some((key(name)?, name.as_str()))).collect();
+    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+    keyed.into_iter().map(|(_, name)| name).collect()
 }
 
 /// The number of a kazoo lock: ten digits, and a sign once the counter has wrapped.

@@ -18,11 +18,10 @@ use tokio::{
     task::consume_budget,
     time::timeout,
 };
-use zk_session::{
-    BootTime, Incarnation, Lease, LeaseKeeper, OpError, Session, SessionPin, SessionState, sleep_until,
-};
+use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, OpError, Session, SessionPin, SessionState};
 
 use super::{
+    at,
     ended::Ended,
     events::{Events, HandedOver, Inbox, Message},
     handler::{ElectionEvent, Handler},
@@ -139,7 +138,7 @@ impl<H: Handler> Runner<H> {
                 (Some(pin), true)
             }
         };
-        if work.asks_before_moves() {
+        if work.handler.asks_before_moves() {
             engine.handle(now(), Event::Wish(Wish::AskBeforeMoves));
         }
         let mut states = session.subscribe();
@@ -210,10 +209,10 @@ impl<H: Handler> Runner<H> {
                     self.handle(event);
                     self.receive_more();
                 }
-                Woken::Watch(Err(error)) => self.work.refused(&error),
+                Woken::Watch(Err(error)) => self.work.handler.refused(&error),
                 Woken::Done(op, outcome) => {
                     let outcome = outcome.unwrap_or_else(|error| {
-                        self.work.refused(&error);
+                        self.work.handler.refused(&error);
                         Outcome::NotApplied(error.to_string())
                     });
                     self.handle(Event::Done { op, outcome });
@@ -284,7 +283,7 @@ impl<H: Handler> Runner<H> {
             Message::Event(event) => self.handle(event),
             Message::Reconfigure(change) => {
                 let mut config = self.engine.config().clone();
-                (change.0)(&mut config);
+                change(&mut config);
                 self.engine.reconfigure(now(), config);
                 self.carry_out_all();
             }
@@ -464,7 +463,7 @@ impl<H: Handler> Runner<H> {
             NoteKind::Ready { cause, phases } => ElectionEvent::Ready { cause, phases },
             NoteKind::Registration | NoteKind::Decided | NoteKind::Leadership | NoteKind::Trouble => return,
         };
-        self.work.observe(event);
+        self.work.handler.observe(event);
     }
 }
 
@@ -500,12 +499,4 @@ async fn pass_on() {
         Poll::Pending
     })
     .await;
-}
-
-/// Waits for a time, if there is one.
-async fn at(time: Option<BootTime>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => pending().await,
-    }
 }

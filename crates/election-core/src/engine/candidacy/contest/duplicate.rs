@@ -73,11 +73,8 @@ impl ContestCandidacy {
         let other = OtherIncarnation::new(contender.session_timeout_ms, contender.address, contender.http);
         match suspected.read {
             Some((known, due)) if known == czxid && due <= core.now.time => {
-                core.note(
-                    Level::Warn,
-                    NoteKind::Registration,
-                    format!("{} is held by another living member with this id", suspected.path),
-                );
+                let text = format!("{} is held by another living member with this id", suspected.path);
+                core.note(Level::Warn, NoteKind::Registration, text);
                 self.duplicate_of = Some((std::mem::take(&mut suspected.path), other.address));
                 // Its own znode is deleted first.
                 core.own.leaving = Leaving::AtOnce;

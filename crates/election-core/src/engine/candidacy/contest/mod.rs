@@ -62,9 +62,8 @@ use crate::{
         leader::{OwnLeadership, Stage},
         ops::{Part, Pending},
         own::OwnContestZnode,
-        recipe::{Leftovers, Recipe},
+        recipe::Leftovers,
         tokens::fencing_token,
-        znode::Znode,
     },
     ids::Ballot,
     record::{Contender, ContenderStatus, Previous, Record},
@@ -379,15 +378,11 @@ impl ByRecipe for ContestCandidacy {
 
     fn watched(&self, core: &Core) -> Vec<Watched> {
         let mut watched = Vec::new();
-        match core.config.recipe {
-            Recipe::Single if !self.is_gone() => {
-                watched.push(Watched::node(core.config.paths.leader_znode(0)));
-            }
-            Recipe::Queue(_) => {
-                watched.extend(core.own.contest.znode.iter().map(|own| Watched::Node(Arc::clone(&own.path))));
-                watched.extend(self.predecessor(core).map(Watched::node));
-            }
-            _ => {}
+        if core.queue_format().is_some() {
+            watched.extend(core.own.contest.znode.iter().map(|own| Watched::Node(Arc::clone(&own.path))));
+            watched.extend(self.predecessor(core).map(Watched::node));
+        } else if !self.is_gone() {
+            watched.push(Watched::node(core.config.paths.leader_znode(0)));
         }
         if core.config.recipe.is_native() && !self.is_gone() {
             watched.push(Watched::node(core.config.paths.tokens()));
@@ -403,12 +398,12 @@ impl ByRecipe for ContestCandidacy {
         let own = core.own.contest.znode.as_ref().filter(|own| *own.path == *path);
         if core.queue_format().is_none() {
             if path == core.config.paths.leader_znode(0) {
-                leader_znode_seen(core, leader, node);
+                leader.watch_told(core, 0, node);
             }
         } else if let Some(own) = own {
             let present = node.filter(|n| n.owner == own.node.owner && n.czxid == own.node.czxid);
             if self.step == ContestStep::Leading {
-                leader_znode_seen(core, leader, node);
+                leader.watch_told(core, 0, node);
             } else if let Some(node) = present {
                 let mut own = own.clone();
                 own.node = node.clone();
@@ -420,10 +415,4 @@ impl ByRecipe for ContestCandidacy {
             self.saw_before(core, node);
         }
     }
-}
-
-fn leader_znode_seen(core: &mut Core, leader: &mut OwnLeadership, node: Option<&Node>) {
-    core.reading.rereading.watch_told(Znode::Leader(0), node);
-    core.see_leader_znode(0, node);
-    leader.saw_leader_znode(core, 0, node);
 }

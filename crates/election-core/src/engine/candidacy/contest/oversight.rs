@@ -67,12 +67,10 @@ impl ContestCandidacy {
                 Stage::TakingOver => "taking over",
             };
             let why = format!("{what} took longer than {:?}", core.config.policy.takeover_timeout);
-            leader.record_giving_up(core, Cause::TakeoverFailed, &why);
-            core.note(Level::Warn, NoteKind::TakeoverFailed, why.clone());
             self.stage = None;
-            leader.end(core, StopReason::TakeoverFailed(why));
+            leader.fail(core, why.clone(), why);
         }
-        if leader.ready_ms().is_some() {
+        if leader.held().is_some_and(|held| held.leads()) {
             self.serving_since.get_or_insert(core.now.time);
         }
         if let Some(why) = core.own.ill_health() {
@@ -117,34 +115,24 @@ impl ContestCandidacy {
         if epoch.is_none() || leader.held().is_none_or(|held| Some(held.epoch) == epoch) {
             return;
         }
-        let another = match core.config.recipe {
-            Recipe::Queue(_) => true,
-            _ => {
-                let known = core.reading.view.leader(0);
-                known.meta().is_some() && !core.is_own_leader_znode(known)
+        let known = core.reading.view.leader(0);
+        let is_held = known.meta().is_some() && !core.is_own_leader_znode(known);
+        let why = match self.step {
+            ContestStep::First => "it takes over anew, for its znode went with its session",
+            ContestStep::Waiting if is_held || core.queue_format().is_some() => {
+                "another one leads since its session ended"
             }
+            _ => return,
         };
-        match self.step {
-            ContestStep::First => {
-                let why = "it takes over anew, for its znode went with its session".to_owned();
-                leader.stop(core, StopReason::NotNamed(why));
-            }
-            ContestStep::Waiting if another => {
-                leader
-                    .stop(core, StopReason::NotNamed("another one leads since its session ended".to_owned()));
-            }
-            _ => {}
-        }
+        leader.stop(core, StopReason::NotNamed(why.to_owned()));
     }
 
     /// The leader znode has been released.
     pub(super) fn released(&mut self, core: &mut Core) {
         let served = self.serving_since.take().map(|since| core.now.time.since(since));
-        core.own.contest.znode = None;
+        core.own.contest = Default::default();
         self.before = None;
         self.has_waited = false;
-        core.own.contest.ranks_again = false;
-        core.own.contest.is_released = false;
         if core.queue_format().is_some() {
             core.see_leader_znode(0, None);
             core.forget_rereading();

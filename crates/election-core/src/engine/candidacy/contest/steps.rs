@@ -108,8 +108,7 @@ impl ContestCandidacy {
         if !self.may_arrive {
             return ContestStep::Seek(then);
         }
-        let parent =
-            Line::queue(core).map_or_else(|| core.config.paths.leader(), |queue| queue.parent().to_owned());
+        let parent = Line::queue(core).map_or_else(|| core.config.paths.leader(), |queue| queue.parent);
         ContestStep::Drop(format!("{parent}/{NEVER_CREATED}").into(), None, then)
     }
 
@@ -118,8 +117,7 @@ impl ContestCandidacy {
         self.has_waited = true;
         if core.queue_format().is_some() {
             // Cleared before the read, so that a znode that vanishes meanwhile is checked again.
-            let again = std::mem::take(&mut self.look_again);
-            if !again {
+            if !std::mem::take(&mut self.look_again) {
                 return true;
             }
             // Every znode that was created since is behind the own one.
@@ -409,7 +407,7 @@ impl ContestCandidacy {
             None => core.incarnation().ballot(self.attempts),
         };
         let Some(ballot) = ballot else {
-            let parent = queue.as_ref().map_or_else(Default::default, Line::parent);
+            let parent = queue.as_ref().map_or("", |queue| queue.parent.as_str());
             let why = format!(
                 "{path} is no name of a place in a queue; where its numbers are used up, delete {parent}"
             );

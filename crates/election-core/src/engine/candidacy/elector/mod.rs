@@ -14,7 +14,7 @@ use crate::{
         elector::Elector,
         io::{Level, Node, NoteKind, Outcome, StopReason, Watched},
         leader::OwnLeadership,
-        ops::{ElectorOp, Part},
+        ops::Part,
         own::OwnBallot,
     },
     ids::Ballot,
@@ -119,17 +119,6 @@ impl ElectorCandidacy {
             registered_as: Some(core.session_id()),
             ..Self::default()
         }
-    }
-
-    /// An operation of the elector has ended. The slot whose leader znode was read, if one was.
-    #[must_use]
-    pub(crate) fn elector_done(
-        &mut self,
-        core: &mut Core,
-        op: ElectorOp,
-        outcome: &Outcome,
-    ) -> Option<usize> {
-        self.elector.as_mut()?.done(core, op, outcome)
     }
 }
 
