@@ -6,16 +6,13 @@ use std::time::Duration;
 pub(crate) struct Backoff {
     base: Duration,
     max: Duration,
-    attempts: u32,
+    /// How many pauses there have been.
+    pub(crate) attempts: u32,
 }
 
 impl Backoff {
     pub(crate) const fn new(base: Duration, max: Duration) -> Self {
         Self { base, max, attempts: 0 }
-    }
-
-    pub(crate) fn attempts(&self) -> u32 {
-        self.attempts
     }
 
     /// The next pause: anything from nothing to the bound, which doubles each time up to the maximum.
@@ -41,7 +38,7 @@ mod tests {
             assert_eq!(backoff.bound(), Duration::from_millis(bound));
             assert!(backoff.next() <= Duration::from_millis(bound));
         }
-        assert_eq!(backoff.attempts(), 5);
+        assert_eq!(backoff.attempts, 5);
     }
     /// Full jitter: each part of what lies between nothing and the bound comes about as often as any other.
     #[test]

@@ -137,7 +137,7 @@ pub(crate) struct Answered {
 /// What is proved of one session, and what its next heartbeat can prove.
 #[derive(Debug)]
 pub(crate) struct LeaseHistory {
-    timing: LeaseTiming,
+    pub(crate) timing: LeaseTiming,
     /// The latest moment at which the session is proved to have been alive.
     alive: Moment,
     /// What was answered over the present connection and is not proved yet, in the order of sending: of about one tick.

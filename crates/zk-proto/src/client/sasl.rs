@@ -3,6 +3,7 @@
 //! The mechanism is obsolete (RFC 6331), and no maintained crate implements it; it is ZooKeeper's only mechanism with a
 //! password.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use md5::{Digest as _, Md5};
@@ -44,7 +45,7 @@ impl DigestMd5 {
     pub(super) fn step(&mut self, token: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let text =
             std::str::from_utf8(token).map_err(|_| "the server's SASL token is not text".to_owned())?;
-        let fields = Fields::parse(text)?;
+        let fields = parse(text)?;
         match &self.state {
             State::Challenged => {
                 let (response, proof) = self.respond(&fields)?;
@@ -62,7 +63,7 @@ impl DigestMd5 {
         }
     }
 
-    fn respond(&self, challenge: &Fields) -> Result<(String, String), String> {
+    fn respond(&self, challenge: &HashMap<String, String>) -> Result<(String, String), String> {
         let nonce = challenge.get("nonce").ok_or("the server's SASL challenge has no nonce")?;
         let realm = challenge.get("realm").map_or("", String::as_str);
         if challenge.get("qop").is_some_and(|qop| !qop.split(',').any(|qop| qop.trim() == "auth")) {
@@ -103,40 +104,32 @@ fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// `name=value` or `name="value"`, separated by commas.
-struct Fields(Vec<(String, String)>);
-
-impl Fields {
-    fn get(&self, name: &str) -> Option<&String> {
-        self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value)
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let garbled = || "the server's SASL token is malformed".to_owned();
-        let mut fields = Vec::new();
-        let mut rest = text.trim_matches(|c: char| c == ',' || c.is_whitespace());
-        while !rest.is_empty() {
-            let (name, after) = rest.split_once('=').ok_or_else(garbled)?;
-            let mut value = String::new();
-            let end = if let Some(inside) = after.strip_prefix('"') {
-                let mut characters = inside.char_indices();
-                loop {
-                    match characters.next().ok_or_else(garbled)? {
-                        (at, '"') => break at + 2,
-                        (_, '\\') => value.push(characters.next().ok_or_else(garbled)?.1),
-                        (_, character) => value.push(character),
-                    }
+/// `name=value` or `name="value"`, separated by commas. The first of a name counts.
+fn parse(text: &str) -> Result<HashMap<String, String>, String> {
+    let garbled = || "the server's SASL token is malformed".to_owned();
+    let mut fields = HashMap::new();
+    let mut rest = text.trim_matches(|c: char| c == ',' || c.is_whitespace());
+    while !rest.is_empty() {
+        let (name, after) = rest.split_once('=').ok_or_else(garbled)?;
+        let mut value = String::new();
+        let end = if let Some(inside) = after.strip_prefix('"') {
+            let mut characters = inside.char_indices();
+            loop {
+                match characters.next().ok_or_else(garbled)? {
+                    (at, '"') => break at + 2,
+                    (_, '\\') => value.push(characters.next().ok_or_else(garbled)?.1),
+                    (_, character) => value.push(character),
                 }
-            } else {
-                let end = after.find(',').unwrap_or(after.len());
-                value.push_str(after[..end].trim());
-                end
-            };
-            fields.push((name.trim().to_ascii_lowercase(), value));
-            rest = after[end..].trim_start_matches(|c: char| c == ',' || c.is_whitespace());
-        }
-        Ok(Self(fields))
+            }
+        } else {
+            let end = after.find(',').unwrap_or(after.len());
+            value.push_str(after[..end].trim());
+            end
+        };
+        fields.entry(name.trim().to_ascii_lowercase()).or_insert(value);
+        rest = after[end..].trim_start_matches(|c: char| c == ',' || c.is_whitespace());
     }
+    Ok(fields)
 }
 
 #[cfg(test)]
@@ -145,13 +138,12 @@ mod tests {
 
     #[test]
     fn fields_are_parsed_quoted_or_not() {
-        let fields =
-            Fields::parse(r#"realm="a \"b\", c",nonce="x=y" , charset=utf-8,algorithm=md5-sess"#).unwrap();
+        let fields = parse(r#"realm="a \"b\", c",nonce="x=y" , charset=utf-8,algorithm=md5-sess"#).unwrap();
         assert_eq!(fields.get("realm").unwrap(), "a \"b\", c");
         assert_eq!(fields.get("nonce").unwrap(), "x=y");
         assert_eq!(fields.get("algorithm").unwrap(), "md5-sess");
         for garbled in ["nonce", "a=\"", "a=\"\\", "=,=\""] {
-            assert!(Fields::parse(garbled).is_err(), "{garbled}");
+            assert!(parse(garbled).is_err(), "{garbled}");
         }
     }
 
@@ -163,7 +155,7 @@ mod tests {
         let login = || DigestMd5::new("chris", "secret", 0x0123_4567_89ab_cdef);
         let mut sasl = login();
         let response = String::from_utf8(sasl.step(challenge).unwrap().unwrap()).unwrap();
-        let fields = Fields::parse(&response).unwrap();
+        let fields = parse(&response).unwrap();
         assert_eq!(fields.get("username").unwrap(), "chris");
         assert_eq!(fields.get("response").unwrap(), "2c102df692e97b730e068d9f6600876a");
         assert!(!response.contains("secret"));

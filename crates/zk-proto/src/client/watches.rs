@@ -94,10 +94,8 @@ impl Watches {
 
     pub(super) fn arm(&mut self, look: Look, path: &str, id: WatchId) {
         self.stale.retain(|(stale, kind)| *kind != look || **stale != *path);
-        let path = match self.by_path.get_key_value(path) {
-            Some((path, _)) => Arc::clone(path),
-            None => Arc::from(path),
-        };
+        let known = self.by_path.get_key_value(path).map(|(known, _)| Arc::clone(known));
+        let path = known.unwrap_or_else(|| Arc::from(path));
         self.by_path.entry(Arc::clone(&path)).or_default().push((look, id));
         self.paths.insert(id, path);
     }
@@ -207,9 +205,9 @@ impl Watches {
     }
 
     /// The requests that arm all watches on another connection, none of more than `limit` bytes. For each one-shot watch the
-    /// server compares with `last_zxid`, and if something happened since, it sends the event at once; lasting ones it only
+    /// server compares with `relative_zxid`, and if something happened since, it sends the event at once; lasting ones it only
     /// records: [`lasting`](Self::lasting) have a gap.
-    pub(super) fn set_again(&mut self, last_zxid: i64, limit: usize, mut send: impl FnMut(&Request<'_>)) {
+    pub(super) fn set_again(&mut self, relative_zxid: i64, limit: usize, mut send: impl FnMut(&Request<'_>)) {
         // The other half has room for what is not a path.
         let most = PATHS_PER_REQUEST.min(limit / 2);
         self.stale.clear();
@@ -218,14 +216,7 @@ impl Watches {
         let mut size = 0;
         let mut flush = |lists: &mut [Vec<Cow<'_, str>>; 5]| {
             let [data, exist, child, persistent, recursive] = std::mem::take(lists);
-            send(&Request::SetWatches {
-                relative_zxid: last_zxid,
-                data,
-                exist,
-                child,
-                persistent,
-                recursive,
-            });
+            send(&Request::SetWatches { relative_zxid, data, exist, child, persistent, recursive });
         };
         for (path, held) in &self.by_path {
             let holds = |look| held.iter().any(|(held, _)| *held == look);
@@ -269,15 +260,13 @@ impl Watches {
         held.retain(|(look, id)| {
             let fires = looks.contains(look);
             if fires {
+                self.paths.remove(id);
                 fired.push(*id);
             }
             !fires
         });
         if held.is_empty() {
             self.by_path.remove(path);
-        }
-        for id in &fired {
-            self.paths.remove(id);
         }
         fired
     }

@@ -109,14 +109,10 @@ impl Answers {
         self.has_majority(|said| matches!(said, Refusal::Keeper))
     }
 
-    /// A quorum consists of servers that grant a new session less than was asked for.
-    fn is_less(&self) -> bool {
-        self.has_majority(|said| matches!(said, Refusal::Less(_)))
-    }
-
-    /// Whether a quorum has decided: other servers need not be asked.
+    /// Whether a quorum has decided, or consists of servers that grant a new session less than was asked for: other servers
+    /// need not be asked.
     pub(super) fn are_decisive(&self) -> bool {
-        self.is_expired() || self.is_keeper() || self.is_less()
+        self.is_expired() || self.is_keeper() || self.has_majority(|said| matches!(said, Refusal::Less(_)))
     }
 
     /// The error of an attempt if each server has refused it: another attempt would end in the same way.

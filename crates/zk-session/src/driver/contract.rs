@@ -9,8 +9,7 @@ use zk_proto::{ErrorCode, Purpose, Reply, Request, Ticket, WatchId, WatchKind};
 
 use super::answers::Answers;
 use crate::driver::close::CloseOutcome;
-use crate::error::ConnectError;
-use crate::error::InactiveReason;
+use crate::error::{ConnectError, InactiveReason};
 use crate::servers::resolve::Resolver;
 use crate::settings::Settings;
 use crate::time::{BootTime, Moment, within};
@@ -84,7 +83,7 @@ pub(crate) trait Driver: Send + Sync + 'static {
     fn attached(&self) -> Moment;
 
     /// The server of the present connection; that of the last one if there is none.
-    fn server(&self) -> Option<SocketAddr>;
+    fn server(&self) -> SocketAddr;
 
     /// Hands a request over. Never blocks.
     fn send(&self, request: &Request<'_>, along: Along) -> Answer;

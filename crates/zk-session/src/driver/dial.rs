@@ -74,13 +74,11 @@ async fn greet(
     let auth: Vec<(&str, &[u8])> = auth.collect();
     let credentials = Credentials::new(&auth);
     #[cfg(feature = "sasl")]
-    let sasl = super::sasl::user(settings).await.map_err(Refusal::AuthFailed)?;
-    #[cfg(feature = "sasl")]
-    let credentials = match &sasl {
+    let credentials = match super::sasl::user(settings).await.map_err(Refusal::AuthFailed)? {
         Some(sasl) => {
             let password = String::from_utf8_lossy(sasl.password.expose());
             let cnonce = u128::from(super::unguessable()) << 64 | u128::from(super::unguessable());
-            credentials.with_sasl(zk_proto::DigestMd5::new(sasl.user.clone(), password, cnonce))
+            credentials.with_sasl(zk_proto::DigestMd5::new(sasl.user, password, cnonce))
         }
         None => credentials,
     };

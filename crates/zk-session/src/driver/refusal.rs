@@ -59,11 +59,9 @@ impl From<io::Error> for Refusal {
                         | CertificateError::NotValidYetContext { .. }
                 )
             );
-            return if is_stale {
-                Self::Unavailable(error.to_string())
-            } else {
-                Self::Tls(error.to_string())
-            };
+            if !is_stale {
+                return Self::Tls(error.to_string());
+            }
         }
         Self::Unavailable(error.to_string())
     }

@@ -113,7 +113,9 @@ impl Search {
             (None | Some((Why::Improvement, _)), Some(since)) => {
                 // A better server may be silent for as long as it takes to find another one.
                 self.under_way.take().inspect(|_| self.home.due = Some(now + self.tickets.timeout));
-                self.suspect(present, since, now);
+                self.pauses.begin(now, fastrand::f64());
+                let search = self.seeker.clone().beside(present, since, self.tickets());
+                self.under_way = Some((Why::Suspicion, Box::pin(search)));
             }
             (None, None) if self.home.due.is_some_and(|due| now >= due) => {
                 self.home.due = None;
@@ -124,12 +126,6 @@ impl Search {
             (Some(_), _) => {}
         }
         NEVER
-    }
-
-    fn suspect(&mut self, present: SocketAddr, since: BootTime, now: BootTime) {
-        self.pauses.begin(now, fastrand::f64());
-        let search = self.seeker.clone().beside(present, since, self.tickets());
-        self.under_way = Some((Why::Suspicion, Box::pin(search)));
     }
 
     /// For a new search, which has asked no server yet.

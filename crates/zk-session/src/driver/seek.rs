@@ -68,24 +68,18 @@ fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(1.0 - fastrand::f64() / 4.0)
 }
 
-/// Which of several answers counts.
-#[derive(Clone, Copy)]
-enum Counts {
-    /// Each has made a session of its own.
-    First,
-    /// All were asked for the same session, and the one that was asked last has it. Where all are so slow that several were
-    /// asked before the first has answered, those that were asked after it are waited for, as long as this after each
-    /// answer: the session would be taken from it at once.
-    Last { patience: Duration },
-}
-
 /// The host that accepts the session; `None` when all have been tried, or a quorum has decided. Hosts are begun in this order,
 /// the next one after a head start or as soon as one has failed, until one has answered. `answers` gets the refusals.
 /// `known` gets who answers and who has let its head start pass.
+///
+/// Without `linger` each makes a session of its own, and the first one counts. With it all are asked for the same session,
+/// and the one that was asked last has it. Where all are so slow that several were asked before the first has answered,
+/// those that were asked after it are waited for, as long as this after each answer: the session would be taken from it at
+/// once.
 async fn race<T, F>(
     hosts: &[Host],
     head_start: Duration,
-    counts: Counts,
+    linger: Option<Duration>,
     attempt: impl Fn(Host) -> F,
     answers: &mut Answers,
     known: &Mutex<Known>,
@@ -112,10 +106,7 @@ where
                 (number, host, ended)
             });
         }
-        let pause = match (&best, counts) {
-            (Some(_), Counts::Last { patience }) => patience,
-            _ => jittered(head_start),
-        };
+        let pause = linger.filter(|_| best.is_some()).unwrap_or_else(|| jittered(head_start));
         let next = BootTime::now() + pause;
         loop {
             if let Some((number, _)) = &best
@@ -130,7 +121,7 @@ where
                     Some((number, host, ended)) => {
                         open.remove(&number);
                         match ended {
-                            Ok(found) if matches!(counts, Counts::First) => return Some(found),
+                            Ok(found) if linger.is_none() => return Some(found),
                             Ok(found) => {
                                 if best.as_ref().is_none_or(|(before, _)| *before < number) {
                                     best = Some((number, found));
@@ -197,14 +188,6 @@ pub(super) struct Seeker {
 /// A server that has the session now; why the session is over, if it is.
 pub(super) type Found = Result<Option<Attached>, InactiveReason>;
 
-fn warn_of_less(less: &Attached, found: &Attached) {
-    warn!(
-        server = %less.link.address, granted = ?less.ticket.timeout, other = ?found.ticket.timeout,
-        "this server grants a shorter session timeout than another one: \
-         set the same minSessionTimeout and maxSessionTimeout on all servers"
-    );
-}
-
 impl Seeker {
     /// One round over all servers, for a new session or one of another process. Their answers are in `answers`, also if the
     /// future is dropped.
@@ -240,7 +223,7 @@ impl Seeker {
                     }
                     (Ok(attached), Purpose::New(asked)) if attached.ticket.timeout < *asked => {
                         let granted = attached.ticket.timeout;
-                        lock(self.resolver.known()).grants(host.address, Some(granted));
+                        lock(&self.resolver.known).grants(host.address, Some(granted));
                         let mut best = lock(with_less);
                         if best.as_ref().is_none_or(|best: &Attached| best.ticket.timeout < granted) {
                             *best = Some(attached);
@@ -258,17 +241,14 @@ impl Seeker {
                         .map_err(Refusal::Shorter),
                     (attached, _) => {
                         if attached.is_ok() {
-                            lock(self.resolver.known()).grants(host.address, None);
+                            lock(&self.resolver.known).grants(host.address, None);
                         }
                         attached
                     }
                 }
             }
         };
-        let counts = match purpose {
-            Purpose::New(_) => Counts::First,
-            Purpose::Resume(_) => Counts::Last { patience: head_start * 2 },
-        };
+        let linger = matches!(purpose, Purpose::Resume(_)).then_some(head_start * 2);
         // What one server grants is less than it could be only if another one grants more, which has this long to do so.
         let no_more = async {
             is_with_less.notified().await;
@@ -279,7 +259,7 @@ impl Seeker {
         };
         let found = tokio::select! {
             biased;
-            found = race(&hosts, head_start, counts, attempt, answers, self.resolver.known()) => found,
+            found = race(&hosts, head_start, linger, attempt, answers, &self.resolver.known) => found,
             () = no_more => None,
         };
         let with_less = lock(&with_less).take();
@@ -289,7 +269,13 @@ impl Seeker {
             None if answers.is_keeper() => Ok(lock(&with_keeper).take()),
             None => Ok(with_less),
             Some(found) => {
-                with_less.inspect(|less| warn_of_less(less, &found));
+                if let Some(less) = with_less {
+                    warn!(
+                        server = %less.link.address, granted = ?less.ticket.timeout, other = ?found.ticket.timeout,
+                        "this server grants a shorter session timeout than another one: \
+                         set the same minSessionTimeout and maxSessionTimeout on all servers"
+                    );
+                }
                 Ok(Some(found))
             }
         }
@@ -310,7 +296,7 @@ impl Seeker {
             let answers = Answers::awaited(&hosts, nameless);
             // The sort is stable: the others stay in their order, those that were silent after the one that was lost.
             {
-                let (known, now) = (lock(self.resolver.known()), BootTime::now());
+                let (known, now) = (lock(&self.resolver.known), BootTime::now());
                 let is_silent = |address| known.is_silent(address, now);
                 hosts.sort_by_key(|host| {
                     let address = host.address;
@@ -336,11 +322,11 @@ impl Seeker {
         let (mut hosts, nameless) = self.resolver.hosts(timeout / 50).await;
         let answers = Answers::awaited(&hosts, nameless);
         hosts.retain(|host| {
-            host.address != present && !lock(self.resolver.known()).grants_less(host.address, timeout)
+            host.address != present && !lock(&self.resolver.known).grants_less(host.address, timeout)
         });
         let began = BootTime::now();
         let faster_from = |host: &Host| {
-            let takes = lock(self.resolver.known()).takes(host.address, began, timeout * 4);
+            let takes = lock(&self.resolver.known).takes(host.address, began, timeout * 4);
             since + takes.unwrap_or_default() * 2
         };
         if let Some(first) = hosts.iter().map(faster_from).min() {
@@ -352,7 +338,7 @@ impl Seeker {
         if found.is_some() {
             // So long at least: it has not answered before the other one.
             let now = BootTime::now();
-            lock(self.resolver.known()).took(present, now.duration_since(since), now);
+            lock(&self.resolver.known).took(present, now.duration_since(since), now);
         }
         Ok(found)
     }
@@ -369,7 +355,7 @@ impl Seeker {
             let answers = Answers::awaited(&hosts, nameless);
             let is_listed = hosts.iter().any(|host| host.address == present);
             let mut better = self.resolver.preference().better_than(present, hosts);
-            better.retain(|host| !lock(self.resolver.known()).grants_less(host.address, tickets.timeout));
+            better.retain(|host| !lock(&self.resolver.known).grants_less(host.address, tickets.timeout));
             if better.is_empty() {
                 return Ok(None);
             }
@@ -391,20 +377,19 @@ impl Seeker {
     async fn race(&self, hosts: &[Host], tickets: &Tickets, mut answers: Answers) -> Found {
         let timeout = tickets.timeout;
         let attempt = |host: Host| {
-            let patience = patience(timeout);
-            let patience =
-                Patience { connect: jittered(patience.connect), handshake: jittered(patience.handshake) };
+            let Patience { connect, handshake } = patience(timeout);
+            let patience = Patience { connect: jittered(connect), handshake: jittered(handshake) };
             let purpose = || Purpose::Resume((tickets.now)());
             async move {
                 let attached = attach(&self.settings, &host, purpose, patience).await?;
                 let now = BootTime::now();
-                lock(self.resolver.known()).took(host.address, now.duration_since(attached.sent.boot), now);
+                lock(&self.resolver.known).took(host.address, now.duration_since(attached.sent.boot), now);
                 Ok(attached)
             }
         };
         let head_start = head_start(timeout, hosts.len());
-        let counts = Counts::Last { patience: head_start * 2 };
-        match race(hosts, head_start, counts, attempt, &mut answers, self.resolver.known()).await {
+        let linger = Some(head_start * 2);
+        match race(hosts, head_start, linger, attempt, &mut answers, &self.resolver.known).await {
             None if answers.is_expired() => Err(InactiveReason::Expired),
             None => Ok(None),
             Some(found) => match self.judge_grant(&found, timeout) {
@@ -417,7 +402,7 @@ impl Seeker {
     /// See [`judge_grant`]. It is asked last from now on if it grants less.
     fn judge_grant(&self, attached: &Attached, before: Duration) -> Result<(), String> {
         let (address, now) = (attached.link.address, attached.ticket.timeout);
-        lock(self.resolver.known()).grants(address, (now < before).then_some(now));
+        lock(&self.resolver.known).grants(address, (now < before).then_some(now));
         judge_grant(address, before, now)
     }
 }
@@ -471,7 +456,7 @@ mod tests {
             }
         };
         let mut answers = Answers::awaited(&hosts, Vec::new());
-        let found = race(&hosts, SOON, Counts::First, attempt, &mut answers, &Mutex::default()).await;
+        let found = race(&hosts, SOON, None, attempt, &mut answers, &Mutex::default()).await;
         assert_eq!((found, &begun.lock().unwrap()[..]), (Some(3), &[1, 2, 3][..]));
         let said = hosts.map(|host| answers.reason(&host.server).unwrap());
         assert_eq!(said, ["no session in time", "closed", "no session in time"]);
@@ -494,14 +479,13 @@ mod tests {
                 }
             }
         };
-        let counts = Counts::Last { patience: Duration::from_secs(10) };
+        let linger = Some(Duration::from_secs(10));
         let answers = &mut Answers::default();
-        assert_eq!(race(&hosts, SOON, counts, slow(3, 4), answers, &Mutex::default()).await, Some(3));
+        assert_eq!(race(&hosts, SOON, linger, slow(3, 4), answers, &Mutex::default()).await, Some(3));
         // One that never answers is not waited for any longer than that, nor is another server asked.
         begun.store(0, Ordering::Relaxed);
-        let counts = Counts::Last { patience: SOON };
         let long = Duration::from_millis(500);
-        assert_eq!(race(&hosts, long, counts, slow(2, 2), answers, &Mutex::default()).await, Some(1));
+        assert_eq!(race(&hosts, long, Some(SOON), slow(2, 2), answers, &Mutex::default()).await, Some(1));
         assert_eq!(begun.load(Ordering::Relaxed), 2);
     }
 
@@ -516,7 +500,7 @@ mod tests {
             async move { said.map_or(Ok(port), Err) }
         };
         let mut answers = Answers::awaited(&hosts, Vec::new());
-        let found = race(&hosts, SOON, Counts::First, attempt, &mut answers, &Mutex::default()).await;
+        let found = race(&hosts, SOON, None, attempt, &mut answers, &Mutex::default()).await;
         (begun.into_inner().unwrap(), found)
     }
 
@@ -540,10 +524,7 @@ mod tests {
             }
         }
         let attempt = |_| async { Err::<(), _>(Refusal::Expired) };
-        assert_eq!(
-            race(&[], SOON, Counts::First, attempt, &mut Answers::default(), &Mutex::default()).await,
-            None
-        );
+        assert_eq!(race(&[], SOON, None, attempt, &mut Answers::default(), &Mutex::default()).await, None);
     }
 
     #[tokio::test]
@@ -563,7 +544,7 @@ mod tests {
         for asked in [12, 1, 1] {
             let mut hosts = hosts.clone();
             lock(&known).sort(&mut hosts, &Preference::default(), BootTime::now());
-            let found = race(&hosts, SOON, Counts::First, attempt, &mut answers, &known).await;
+            let found = race(&hosts, SOON, None, attempt, &mut answers, &known).await;
             assert!(found >= Some(12));
             assert_eq!(std::mem::take(&mut *begun.lock().unwrap()).len(), asked);
         }

@@ -83,10 +83,9 @@ fn certificates(pem: &Pem, by: &ReadFile) -> Result<Vec<CertificateDer<'static>>
 fn content<'a>(pem: &'a Pem, by: &ReadFile) -> Result<Cow<'a, [u8]>, String> {
     match pem {
         Pem::Given(given) => Ok(given.expose().into()),
-        Pem::File(path) => match by.0(path) {
-            Ok(content) => Ok(content.into()),
-            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
-        },
+        Pem::File(path) => {
+            by.0(path).map(Cow::Owned).map_err(|error| format!("cannot read {}: {error}", path.display()))
+        }
     }
 }
 

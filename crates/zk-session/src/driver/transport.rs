@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::task::ready;
 
 use bytes::BytesMut;
-use tokio::io::AsyncReadExt as _;
-use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 

@@ -163,8 +163,8 @@ impl Driver for Wire {
         lock(&self.core.state).attached
     }
 
-    fn server(&self) -> Option<SocketAddr> {
-        Some(lock(&self.core.state).server)
+    fn server(&self) -> SocketAddr {
+        lock(&self.core.state).server
     }
 
     fn send(&self, request: &Request<'_>, along: Along) -> Answer {

@@ -14,16 +14,12 @@ use tracing::Instrument as _;
 use zk_proto::Ticket;
 
 use crate::acl::Acl;
-#[cfg(any(feature = "tls", feature = "sasl"))]
-use crate::driver;
 use crate::driver::close::CloseOutcome;
 use crate::driver_kind::DriverKind;
 use crate::error::ConnectError;
 use crate::instruments::Instruments;
 use crate::session::establish;
 use crate::session::shared::Shared;
-#[cfg(any(feature = "tls", feature = "sasl"))]
-use crate::settings::ReadFile;
 use crate::settings::Settings;
 use crate::settings::dial::{Dial, Duplex};
 use crate::settings::secret::{Auth, Secret};
@@ -161,7 +157,7 @@ impl SessionBuilder {
         mut self,
         read: impl Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.read_file = ReadFile(Arc::new(read));
+        self.settings.read_file = crate::settings::ReadFile(Arc::new(read));
         self
     }
 
@@ -222,12 +218,12 @@ impl SessionBuilder {
         self.settings.check()?;
         #[cfg(feature = "tls")]
         if let Some(Tls::Options(options)) = &self.settings.tls {
-            driver::tls::config(options, &self.settings.read_file)
+            crate::driver::tls::config(options, &self.settings.read_file)
                 .map_err(|reason| ConnectError::Tls { reason })?;
         }
         #[cfg(feature = "sasl")]
         if let Some(SaslDigest::File(path)) = &self.settings.sasl {
-            driver::sasl::read(path, &self.settings.read_file)
+            crate::driver::sasl::read(path, &self.settings.read_file)
                 .map_err(|reason| ConnectError::AuthFailed { reason })?;
         }
         Ok(())

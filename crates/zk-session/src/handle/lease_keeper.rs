@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::lease::Lease;
-use crate::session::holder::Holder;
+use crate::session::incarnation::Holder;
 use crate::session::shared::Shared;
 use crate::time::BootTime;
 

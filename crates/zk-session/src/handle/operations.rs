@@ -16,7 +16,7 @@ use crate::session::incarnation::Incarnation;
 impl Session {
     /// The session for an operation.
     pub(crate) async fn on(&self, op: &'static str, path: &str) -> Result<Incarnation, OpError> {
-        self.view.current(op, path, self.bound).await
+        Ok(self.view.scoped(self.view.shared.current(op, path, self.bound).await?))
     }
 
     /// Reads a znode, `None` if there is none. The server that answers may lag behind the others; after a

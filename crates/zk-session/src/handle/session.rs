@@ -19,10 +19,9 @@ use crate::servers::hosts::{ConnectString, parse_preferred};
 use crate::session::establish::establish;
 use crate::session::incarnation::{Bound, Incarnation, SessionPin};
 use crate::session::scope::Scope;
-use crate::session::shared::{CLOSE_WITHIN, Closing, LastHandle, Shared};
+use crate::session::shared::{CLOSE_WITHIN, Closing, LastHandle, Shared, View};
 use crate::session::state::{Machine, SessionState};
-use crate::session::supervisor;
-use crate::session::view::View;
+use crate::session::supervisor::Supervisor;
 use crate::time::{BootTime, within};
 use crate::watch::held::HeldEphemeral;
 use crate::watch::lasting::ChangeWatch;
@@ -49,9 +48,9 @@ impl SessionBuilder {
         let first = establishing.instrument(shared.span.clone()).await?;
         // Before the next await: if this future is dropped from here on, the session is closed with its last handle.
         let last_handle = Arc::new(LastHandle(Arc::clone(&shared)));
-        let view = View::new(&shared);
+        let view = View { shared: Arc::clone(&shared), scope: Arc::clone(&shared.scope) };
         let session = Session { _last_handle: last_handle, bound: Bound::Default, view };
-        let supervised = supervisor::run(Arc::clone(&shared), first);
+        let supervised = Supervisor { shared: Arc::clone(&shared) }.run(first);
         shared.tasks.spawn(supervised.instrument(shared.span.clone()));
         // The supervisor's first act. If the session ends at this moment, the supervisor makes the next one.
         let _ = within(deadline, shared.active()).await;
@@ -239,14 +238,12 @@ impl Session {
     /// [`ConnectError::InvalidConnectString`], also for another chroot.
     pub fn set_servers(&self, connect: &str) -> Result<(), ConnectError> {
         let given = ConnectString::parse(connect)?;
-        if !given.chroot.is_empty() && given.chroot != self.view.shared.scope.root() {
+        if !given.chroot.is_empty() && given.chroot != self.view.shared.scope.root {
             let reason = "the chroot of a session can't be changed: leave it out".to_owned();
             return Err(ConnectError::InvalidConnectString { connect: connect.to_owned(), reason });
         }
         self.view.shared.resolver.set_servers(given.servers);
-        if let Some(living) = self.view.shared.living() {
-            living.inner.driver.servers_changed();
-        }
+        self.view.shared.servers_changed();
         Ok(())
     }
 
@@ -283,10 +280,7 @@ impl Session {
     #[cfg(feature = "drill")]
     pub fn isolate_until(&self, until: BootTime) {
         self.view.shared.resolver.isolate(until);
-        if let Some(living) = self.view.shared.living() {
-            // It looks at its connection.
-            living.inner.driver.servers_changed();
-        }
+        self.view.shared.servers_changed();
     }
 
     #[cfg(not(feature = "drill"))]
@@ -324,9 +318,7 @@ impl Session {
             self.view.shared.tasks.wait().await;
             self.view.shared.live.wait_for(Machine::outcome).await
         };
-        match within(by, closed).await {
-            Some(outcome) => outcome,
-            None => self.view.shared.live.ask(Machine::outcome).unwrap_or(CloseOutcome::Unknown),
-        }
+        let outcome = within(by, closed).await.or_else(|| self.view.shared.live.ask(Machine::outcome));
+        outcome.unwrap_or(CloseOutcome::Unknown)
     }
 }

@@ -168,7 +168,6 @@ impl Semaphore {
 #[derive(Debug)]
 pub struct LockGuard {
     contender: Contender,
-    token: i64,
 }
 
 impl LockGuard {
@@ -185,7 +184,7 @@ impl LockGuard {
     /// A number that is higher for each later holder of a lock with one holder at a time: the transaction by which this one
     /// has joined the queue.
     pub fn fencing_token(&self) -> i64 {
-        self.token
+        self.contender.token
     }
 
     /// Changes znodes in one transaction, while the lock is held: ZooKeeper carries it out only if the znode of this holder
@@ -233,7 +232,7 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) {
-        let mut watch = self.contender.session.watch_data(self.path());
+        let mut watch = self.contender.queue.session.watch_data(self.path());
         tokio::select! {
             () = self.incarnation().over() => {}
             gone = until_gone(&mut watch) => if gone.is_err() { self.incarnation().over().await },
@@ -273,9 +272,9 @@ impl LockPath {
         loop {
             let incarnation = self.session.active().await.map_err(|_| OpError::SessionOver)?;
             match self.join(incarnation, access, permits, true).await {
-                Ok((contender, Some(token))) => return Ok(LockGuard { contender, token }),
+                Ok((contender, true)) => return Ok(LockGuard { contender }),
                 // Its znode is gone, with its session or by another client: again, at the end of the queue.
-                Ok((_, None)) => {}
+                Ok((_, false)) => {}
                 Err(error) if error.is_session_over() => {}
                 Err(error) => return Err(error),
             }
@@ -287,33 +286,33 @@ impl LockPath {
         let mut incarnation = self.session.on("lock", &self.path).await?;
         // Of all steps together.
         incarnation.bound = Bound::By(incarnation.bound.deadline(started, &incarnation.inner.settings));
-        let (mut contender, token) = self.join(incarnation, access, permits, false).await?;
-        let Some(token) = token else { return contender.leave().await.map(|()| None) };
+        let (mut contender, holds) = self.join(incarnation, access, permits, false).await?;
+        if !holds {
+            return contender.leave().await.map(|()| None);
+        }
         contender.unbind();
-        Ok(Some(LockGuard { contender, token }))
+        Ok(Some(LockGuard { contender }))
     }
 
-    /// A place in the queue, on that session, and the token if the lock is held by it.
+    /// A place in the queue, on that session, and whether the lock is held by it.
     async fn join(
         &self,
         incarnation: Incarnation,
         access: Access,
         permits: usize,
         may_wait: bool,
-    ) -> Result<(Contender, Option<i64>), OpError> {
-        let mut contender = Contender::enter(self, incarnation, access).await?;
-        let token = contender.hold(access, permits, may_wait).await?;
-        Ok((contender, token))
+    ) -> Result<(Contender, bool), OpError> {
+        let contender = Contender::enter(self, incarnation, access).await?;
+        let holds = contender.hold(access, permits, may_wait).await?;
+        Ok((contender, holds))
     }
 }
 
 /// A place in a queue. Dropped, it is left in the background.
 #[derive(Debug)]
 struct Contender {
-    session: Session,
+    queue: LockPath,
     incarnation: Incarnation,
-    /// That of the queue.
-    parent: String,
     /// Unique: a znode whose answer was lost is found by it.
     prefix: String,
     /// Its znode; the prefix until that is known.
@@ -324,12 +323,11 @@ struct Contender {
 
 impl Contender {
     /// At the end of the queue.
-    async fn enter(place: &LockPath, incarnation: Incarnation, access: Access) -> Result<Self, OpError> {
-        let prefix = join(&place.path, &format!("{}-{:032x}-", access.word(), fastrand::u128(..)));
+    async fn enter(queue: &LockPath, incarnation: Incarnation, access: Access) -> Result<Self, OpError> {
+        let prefix = join(&queue.path, &format!("{}-{:032x}-", access.word(), fastrand::u128(..)));
         let mut contender = Self {
-            session: place.session.clone(),
+            queue: queue.clone(),
             incarnation: incarnation.clone(),
-            parent: place.path.clone(),
             path: prefix.clone(),
             prefix,
             token: 0,
@@ -348,23 +346,23 @@ impl Contender {
         Ok(contender)
     }
 
-    /// The token once it holds the lock; `None` if its znode is gone, or if it would have to wait and may not.
-    async fn hold(&mut self, access: Access, permits: usize, may_wait: bool) -> Result<Option<i64>, OpError> {
+    /// Whether it holds the lock, once it does; not if its znode is gone, or if it would have to wait and may not.
+    async fn hold(&self, access: Access, permits: usize, may_wait: bool) -> Result<bool, OpError> {
         let mut watches = BTreeMap::<String, DataWatch>::new();
         loop {
-            let children = self.incarnation.children(&self.parent).await?;
+            let children = self.incarnation.children(&self.queue.path).await?;
             let names = children.map(|children| children.names).unwrap_or_default();
             let own = self.path.rsplit('/').next().unwrap_or_default();
             let ahead = match next(own, &names, access, permits) {
-                Next::Gone => return Ok(None),
-                Next::Holds => return Ok(Some(self.token)),
-                Next::After(_) if !may_wait => return Ok(None),
+                Next::Gone => return Ok(false),
+                Next::Holds => return Ok(true),
+                Next::After(_) if !may_wait => return Ok(false),
                 Next::After(ahead) => ahead,
             };
             watches.retain(|name, _| ahead.contains(name));
             for name in ahead {
-                let path = join(&self.parent, &name);
-                watches.entry(name).or_insert_with(|| self.session.watch_data(path));
+                let path = join(&self.queue.path, &name);
+                watches.entry(name).or_insert_with(|| self.queue.session.watch_data(path));
             }
             let gone = select_all(watches.values_mut().map(|watch| Box::pin(until_gone(watch))));
             tokio::select! {
@@ -375,7 +373,7 @@ impl Contender {
     }
 
     async fn leave(&mut self) -> Result<(), OpError> {
-        remove(&self.incarnation, &self.parent, &self.prefix, &self.path).await?;
+        remove(&self.incarnation, &self.queue.path, &self.prefix, &self.path).await?;
         self.has_left = true;
         Ok(())
     }
@@ -393,8 +391,8 @@ impl Drop for Contender {
         }
         self.unbind();
         let incarnation = self.incarnation.clone();
-        let (parent, prefix, path) = (self.parent.clone(), self.prefix.clone(), self.path.clone());
-        self.session.spawn(async move {
+        let (parent, prefix, path) = (self.queue.path.clone(), self.prefix.clone(), self.path.clone());
+        self.queue.session.spawn(async move {
             // Until it is done, or the session is over and the znode with it.
             while let Err(error) = remove(&incarnation, &parent, &prefix, &path).await {
                 if error.is_refused() {
@@ -430,19 +428,14 @@ async fn remove(incarnation: &Incarnation, parent: &str, prefix: &str, path: &st
     }
 }
 
-fn of_watch(error: WatchError) -> OpError {
-    match error {
-        WatchError::Refused(error) => error,
-        WatchError::Closed(_) => OpError::SessionOver,
-    }
-}
-
 /// Waits until there is no such znode.
 async fn until_gone(watch: &mut DataWatch) -> Result<(), OpError> {
     loop {
-        let observed = watch.next().await.map_err(of_watch)?;
-        if observed.value.is_none() {
-            return Ok(());
+        match watch.next().await {
+            Ok(observed) if observed.value.is_none() => return Ok(()),
+            Ok(_) => {}
+            Err(WatchError::Refused(error)) => return Err(error),
+            Err(WatchError::Closed(_)) => return Err(OpError::SessionOver),
         }
     }
 }

@@ -137,23 +137,16 @@ impl Incarnation {
                 acl: entries.iter().map(Wire::from).collect(),
                 version: any_without(version),
             };
-            loop {
-                match attempts.write(&request).await? {
-                    Write::Done(reply) => return attempts.stat(reply),
-                    Write::Lost => {}
-                    Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt => {
-                        // With the same attempts: a refused read does not prove that nothing was written.
-                        let request = Request::GetAcl { path: absolute.as_str().into() };
-                        return match attempts.read(&request).await? {
-                            Ok(Reply::Acl(now, stat)) => {
-                                attempts.explain_version(version, (stat.aversion, stat), now == entries)
-                            }
-                            Ok(other) => Err(attempts.unexpected(other)),
-                            Err(code) => Err(attempts.refused(code)),
-                        };
-                    }
-                    Write::Refused(code) => return Err(attempts.refused(code)),
+            if let Some(stat) = attempts.write_version(&request).await? {
+                return Ok(stat);
+            }
+            // With the same attempts: a refused read does not prove that nothing was written.
+            match attempts.read(&Request::GetAcl { path: absolute.as_str().into() }).await? {
+                Ok(Reply::Acl(now, stat)) => {
+                    attempts.explain_version(version, (stat.aversion, stat), now == entries)
                 }
+                Ok(other) => Err(attempts.unexpected(other)),
+                Err(code) => Err(attempts.refused(code)),
             }
         })
         .await

@@ -102,11 +102,11 @@ impl Attempts<'_> {
     }
 
     /// Sends a request that changes nothing and arms a watch, until it is answered.
-    pub(crate) async fn read_and_watch<T>(
+    pub(crate) async fn read_and_watch(
         &mut self,
         request: &Request<'_>,
-        prepare: impl Fn(&Arc<Inner>) -> Armed<T>,
-    ) -> Result<(Result<Reply, ErrorCode>, Armed<T>), OpError> {
+        prepare: impl Fn(&Arc<Inner>) -> Armed,
+    ) -> Result<(Result<Reply, ErrorCode>, Armed), OpError> {
         loop {
             // A new one each time: the one before may be armed.
             let armed = prepare(self.inner);
@@ -125,6 +125,18 @@ impl Attempts<'_> {
     /// Sends a request that changes something, once.
     pub(crate) async fn write(&mut self, request: &Request<'_>) -> Result<Write<Reply>, OpError> {
         self.send(request, None, true).await
+    }
+
+    /// Sends a write until it is answered; `None` if it is refused for its version after an attempt whose answer was lost.
+    pub(crate) async fn write_version(&mut self, request: &Request<'_>) -> Result<Option<Stat>, OpError> {
+        loop {
+            match self.write(request).await? {
+                Write::Done(reply) => return self.stat(reply).map(Some),
+                Write::Lost => {}
+                Write::Refused(ErrorCode::BAD_VERSION) if self.in_doubt => return Ok(None),
+                Write::Refused(code) => return Err(self.refused(code)),
+            }
+        }
     }
 
     /// A znode, `None` if there is none.
@@ -288,7 +300,7 @@ impl Attempts<'_> {
         is_write: bool,
     ) -> Result<Option<Write<T>>, OpError> {
         if matches!(answer, Ok(_) | Err(DriverError::Refused(_))) {
-            self.inner.contact(sent);
+            self.inner.handle(Event::Contact { sent, answered: BootTime::now() });
         }
         match answer {
             Ok(reply) => Ok(Some(Write::Done(reply))),
@@ -336,17 +348,15 @@ impl Attempts<'_> {
             if self.inner.is_over() {
                 return Err(self.over());
             }
-            if self.inner.is_open() {
-                if BootTime::now() < self.deadline {
-                    return Ok(());
-                }
-                if !self.in_doubt {
+            let is_open = self.inner.is_open();
+            if BootTime::now() >= self.deadline {
+                if is_open && !self.in_doubt {
                     self.last = "the timeout had passed before it was sent".into();
                 }
                 return Err(self.out_of_time());
             }
-            if BootTime::now() >= self.deadline {
-                return Err(self.out_of_time());
+            if is_open {
+                return Ok(());
             }
             tokio::select! {
                 biased;
@@ -364,7 +374,7 @@ impl Attempts<'_> {
             return Err(self.over());
         }
         let until = BootTime::now() + self.backoff.next();
-        if self.backoff.attempts() >= MAX_ATTEMPTS || until >= self.deadline {
+        if self.backoff.attempts >= MAX_ATTEMPTS || until >= self.deadline {
             return Err(self.out_of_time());
         }
         tokio::select! {

@@ -223,19 +223,12 @@ impl Incarnation {
                 data: Some(data.into()),
                 version: any_without(version),
             };
-            loop {
-                match attempts.write(&set).await? {
-                    Write::Done(reply) => return attempts.stat(reply),
-                    Write::Lost => {}
-                    Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt => {
-                        let found = attempts.get(&absolute).await?;
-                        let now = found.ok_or_else(|| attempts.refused(ErrorCode::NO_NODE))?;
-                        let is_same = now.data == data;
-                        return attempts.explain_version(version, (now.stat.version, now.stat), is_same);
-                    }
-                    Write::Refused(code) => return Err(attempts.refused(code)),
-                }
+            if let Some(stat) = attempts.write_version(&set).await? {
+                return Ok(stat);
             }
+            let found = attempts.get(&absolute).await?;
+            let now = found.ok_or_else(|| attempts.refused(ErrorCode::NO_NODE))?;
+            attempts.explain_version(version, (now.stat.version, now.stat), now.data == data)
         })
         .await
     }
@@ -324,7 +317,7 @@ impl Incarnation {
     }
 
     pub(crate) fn to_create<'a>(&self, absolute: &'a str, data: &'a [u8], mode: CreateMode) -> Create<'a> {
-        Create::new(absolute, data, self.scope.entries(), mode)
+        Create::new(absolute, data, &self.scope.entries, mode)
     }
 
     fn created(&self, attempts: &Attempts<'_>, reply: Reply, mode: CreateMode) -> Result<Created, OpError> {
@@ -404,10 +397,7 @@ impl Incarnation {
         for candidate in names.iter().rev().filter(|candidate| is_numbered(candidate, name)) {
             let absolute = path::join(parent, candidate);
             let Some(Node { data: found, stat }) = attempts.get(&absolute).await? else { continue };
-            let matches = match recovery {
-                Recovery::Name => true,
-                Recovery::Data => found == data,
-            };
+            let matches = recovery == Recovery::Name || found == data;
             if matches && self.is_mine(&stat, mode) && !attempts.is_older(&stat) {
                 return Ok(Some(Created { path: self.scope.relative(&absolute), stat }));
             }

@@ -140,9 +140,7 @@ impl Incarnation {
 
     async fn multi_unobserved(&self, ops: &[MultiOp]) -> Result<Vec<MultiResult>, OpError> {
         let Some(first) = ops.first() else { return Ok(Vec::new()) };
-        for op in ops {
-            check(op.path())?;
-        }
+        ops.iter().try_for_each(|op| check(op.path()))?;
         let paths: Vec<String> = ops.iter().map(|op| self.scope.absolute(op.path())).collect();
         let parts = ops.iter().zip(&paths).map(|(op, path)| self.part(op, path));
         let request = Request::Multi(parts.collect());

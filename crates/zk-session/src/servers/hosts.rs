@@ -26,11 +26,8 @@ pub(crate) struct Server {
 
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.name.contains(':') {
-            write!(f, "[{}]:{}", self.name, self.port)
-        } else {
-            write!(f, "{}:{}", self.name, self.port)
-        }
+        let Self { name, port } = self;
+        if name.contains(':') { write!(f, "[{name}]:{port}") } else { write!(f, "{name}:{port}") }
     }
 }
 
@@ -47,10 +44,7 @@ impl ConnectString {
     pub(crate) fn parse(connect: &str) -> Result<Self, ConnectError> {
         let fail =
             |reason: String| ConnectError::InvalidConnectString { connect: connect.to_owned(), reason };
-        let (hosts, chroot) = match connect.find('/') {
-            Some(slash) => connect.split_at(slash),
-            None => (connect, ""),
-        };
+        let (hosts, chroot) = connect.split_at(connect.find('/').unwrap_or(connect.len()));
         let chroot = if chroot == "/" { "" } else { chroot };
         if !chroot.is_empty() {
             crate::path::judge(chroot).map_err(|reason| fail(format!("the chroot {chroot:?}: {reason}")))?;

@@ -33,7 +33,7 @@ type LookUp = dyn Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 pub(crate) struct Resolver {
     servers: Mutex<Vec<Server>>,
     preference: Mutex<Preference>,
-    known: Mutex<Known>,
+    pub(crate) known: Mutex<Known>,
     /// Until when there is no server for the session.
     isolated_until: Mutex<Option<BootTime>>,
     /// The system's resolver.
@@ -80,10 +80,6 @@ impl Resolver {
     /// Whether the session may have no connection now. It ends by the clock alone.
     pub(crate) fn is_isolated(&self) -> bool {
         lock(&self.isolated_until).is_some_and(|until| BootTime::now() < until)
-    }
-
-    pub(crate) fn known(&self) -> &Mutex<Known> {
-        &self.known
     }
 
     pub(crate) fn preference(&self) -> Preference {

@@ -3,60 +3,56 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use zk_proto::{WatchId, WatchKind};
+use zk_proto::WatchId;
 
-use crate::session::changes::Queue;
+use crate::session::changes::{ChangeKind, Queue, Waiter};
 use crate::session::incarnation::Inner;
-use crate::session::waiters::Waiter;
 
 /// A watch on the server, given up when this is dropped.
-pub(crate) struct Armed<T> {
+pub(crate) struct Armed {
     pub(crate) id: WatchId,
-    /// Where the events of a lasting watch arrive.
-    pub(crate) news: T,
+    /// Where its events arrive.
+    news: Arc<Queue>,
     pub(crate) inner: Arc<Inner>,
 }
 
-/// A watch that fires once.
-pub(crate) type ArmedOnce = Armed<()>;
+impl Armed {
+    /// About to be armed, to fire once.
+    pub(crate) fn once(inner: &Arc<Inner>) -> Self {
+        Self::new(inner, false)
+    }
 
-impl<T> Armed<T> {
-    fn new(inner: &Arc<Inner>, waiter: Waiter, news: T) -> Self {
-        let id = inner.next_watch();
-        inner.waiters.insert(id, waiter);
+    /// The same for one that stays.
+    pub(crate) fn lasting(inner: &Arc<Inner>) -> Self {
+        Self::new(inner, true)
+    }
+
+    fn new(inner: &Arc<Inner>, is_lasting: bool) -> Self {
+        let (id, news) = (inner.next_watch(), Arc::<Queue>::default());
+        inner.waiters.insert(id, Waiter { queue: Arc::clone(&news), is_lasting });
         if inner.has_ended() {
             // The end has cleared the table, perhaps before the insertion.
             inner.waiters.remove(id);
         }
         Self { id, news, inner: Arc::clone(inner) }
     }
-}
 
-impl ArmedOnce {
-    /// About to be armed.
-    pub(crate) fn once(inner: &Arc<Inner>) -> Self {
-        Self::new(inner, Waiter::Once(None), ())
-    }
-
-    /// Ready when the watch has fired, with what happened, or when its session is over.
-    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchKind>> {
-        self.inner.waiters.poll_fired(self.id, cx)
+    /// What happened, and where; `None` when its session is over. What has arrived before the end counts.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<(ChangeKind, String)>> {
+        match self.news.poll_take(cx) {
+            Poll::Ready(event) => Poll::Ready(Some(event)),
+            // The end of the session is published first, and wakes then: it may have come before there was a waker.
+            Poll::Pending if self.inner.has_ended() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 
-impl Armed<Arc<Queue>> {
-    /// The same for one that stays.
-    pub(crate) fn lasting(inner: &Arc<Inner>) -> Self {
-        let news = Arc::<Queue>::default();
-        Self::new(inner, Waiter::Lasting(Arc::clone(&news)), news)
-    }
-}
-
-impl<T> Drop for Armed<T> {
+impl Drop for Armed {
     fn drop(&mut self) {
         self.inner.reliance.end(self.id);
         // The server has nothing to forget of a watch that has fired.
-        if let Some(Waiter::Once(_) | Waiter::Lasting(_)) = self.inner.waiters.remove(self.id) {
+        if self.inner.waiters.remove(self.id) {
             self.inner.driver.forget(self.id);
         }
     }

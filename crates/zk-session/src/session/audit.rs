@@ -156,7 +156,7 @@ struct Audit<'a> {
 impl Audit<'_> {
     async fn of_all(&self, suspects: Suspects) -> DriverResult<Option<Disagreement>> {
         let driver = &self.inner.driver;
-        let (Some(server), attached) = (driver.server(), driver.attached()) else { return Ok(None) };
+        let (server, attached) = (driver.server(), driver.attached());
         let mut found = None;
         for (path, after) in suspects.replaced {
             let shown = self.exists(&path).await?;

@@ -1,9 +1,11 @@
-//! Changes that lasting watches report, until they are taken.
+//! Changes that watches report, until they are taken, and what waits for them.
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::task::{Context, Poll, Waker};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
+use futures_util::task::AtomicWaker;
+use zk_proto::WatchId;
 pub use zk_proto::WatchKind as ChangeKind;
 
 use crate::lock::lock;
@@ -27,49 +29,71 @@ pub struct Change {
 /// Changes that one watch has seen and its user has not yet taken.
 #[derive(Default)]
 pub(crate) struct Queue {
-    held: Mutex<Held>,
-}
-
-#[derive(Default)]
-struct Held {
-    waiting: VecDeque<(ChangeKind, String)>,
-    waker: Option<Waker>,
+    waiting: Mutex<VecDeque<(ChangeKind, String)>>,
+    waker: AtomicWaker,
 }
 
 impl Queue {
-    pub(crate) fn put(&self, kind: ChangeKind, absolute: String) {
-        let mut held = lock(&self.held);
-        if held.waiting.len() < MOST_WAITING {
-            held.waiting.push_back((kind, absolute));
-        } else if !matches!(held.waiting.back(), Some((ChangeKind::Gap, _))) {
-            held.waiting.push_back((ChangeKind::Gap, absolute));
+    fn put(&self, kind: ChangeKind, absolute: String) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() < MOST_WAITING {
+            waiting.push_back((kind, absolute));
+        } else if !matches!(waiting.back(), Some((ChangeKind::Gap, _))) {
+            waiting.push_back((ChangeKind::Gap, absolute));
         }
-        drop(held);
-        self.wake();
-    }
-
-    /// There is a change to take, or the session is over.
-    pub(crate) fn wake(&self) {
-        let waker = lock(&self.held).waker.take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        drop(waiting);
+        self.waker.wake();
     }
 
     /// The oldest change.
     pub(crate) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<(ChangeKind, String)> {
-        let mut held = lock(&self.held);
-        let change = held.waiting.pop_front();
-        if held.waiting.is_empty() {
+        self.waker.register(cx.waker());
+        let mut waiting = lock(&self.waiting);
+        let change = waiting.pop_front();
+        if waiting.is_empty() {
             // The memory of a burst is given back.
-            held.waiting = VecDeque::new();
+            *waiting = VecDeque::new();
         }
-        match change {
-            Some(change) => Poll::Ready(change),
-            None => {
-                held.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
+        change.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+/// What waits for a watch.
+#[derive(Clone)]
+pub(crate) struct Waiter {
+    pub(crate) queue: Arc<Queue>,
+    /// Otherwise it waits for one event.
+    pub(crate) is_lasting: bool,
+}
+
+/// One table for all watches of a session: there may be thousands.
+#[derive(Default)]
+pub(crate) struct Waiters(Mutex<HashMap<WatchId, Waiter>>);
+
+impl Waiters {
+    pub(crate) fn insert(&self, id: WatchId, waiter: Waiter) {
+        lock(&self.0).insert(id, waiter);
+    }
+
+    /// Returns whether it was waited for.
+    pub(crate) fn remove(&self, id: WatchId) -> bool {
+        lock(&self.0).remove(&id).is_some()
+    }
+
+    pub(crate) fn fire(&self, id: WatchId, kind: ChangeKind, absolute: String) {
+        let mut table = lock(&self.0);
+        let Some(waiter) = table.get(&id).cloned() else { return };
+        if !waiter.is_lasting {
+            table.remove(&id);
         }
+        drop(table);
+        waiter.queue.put(kind, absolute);
+    }
+
+    /// The session is over: everything wakes up.
+    pub(crate) fn end(&self) {
+        let mut lost: Vec<_> = lock(&self.0).drain().collect();
+        lost.sort_unstable_by_key(|(id, _)| *id);
+        lost.iter().for_each(|(_, waiter)| waiter.queue.waker.wake());
     }
 }

@@ -49,12 +49,14 @@ pub(crate) async fn close(
     ticket: Ticket,
     deadline: BootTime,
 ) -> Result<CloseOutcome, ConnectError> {
-    let attempt = || {
-        let (resolver, settings) = (Arc::clone(&shared.resolver), Arc::clone(&shared.settings));
-        let purpose = Purpose::Resume(ticket.clone());
-        Box::pin(driver::close(ConnectSpec { purpose, resolver, settings, deadline, closes: true }))
-    };
+    let purpose = Purpose::Resume(ticket);
+    let attempt = || Box::pin(driver::close(spec(shared, purpose.clone(), deadline, true)));
     persist(shared, deadline, attempt).await
+}
+
+fn spec(shared: &Shared, purpose: Purpose, deadline: BootTime, closes: bool) -> ConnectSpec {
+    let (resolver, settings) = (Arc::clone(&shared.resolver), Arc::clone(&shared.settings));
+    ConnectSpec { purpose, resolver, settings, deadline, closes }
 }
 
 /// Repeats an attempt until `deadline`.
@@ -97,10 +99,8 @@ async fn attempt(
     deadline: BootTime,
 ) -> Result<Made, ConnectFailure> {
     let is_new = matches!(purpose, Purpose::New(_));
-    let (resolver, settings) = (Arc::clone(&shared.resolver), Arc::clone(&shared.settings));
     // On the heap: the caller's future would otherwise be as large as this.
-    let connecting =
-        Box::pin(driver::connect(ConnectSpec { purpose, resolver, settings, deadline, closes: false }));
+    let connecting = Box::pin(driver::connect(spec(shared, purpose, deadline, false)));
     let silent = || ConnectFailure::Unavailable(Answers::default());
     let Connected { driver, events, sent } = within(deadline, connecting).await.ok_or_else(silent)??;
     let granted = driver.ticket().timeout;

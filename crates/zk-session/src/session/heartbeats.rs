@@ -7,9 +7,9 @@ use futures_util::future::{Fuse, FusedFuture as _};
 use zk_proto::Request;
 
 use crate::driver::{self, Along, BoxFuture, DriverError, answered};
-use crate::lease::{Answered, LeaseHistory, LeaseTiming};
+use crate::lease::{Answered, LeaseHistory};
 use crate::session::incarnation::Incarnation;
-use crate::time::{BootTime, Moment, NEVER, within};
+use crate::time::{BootTime, Moment, NEVER};
 
 /// The minimum pause before a failed heartbeat is repeated.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
@@ -26,7 +26,6 @@ pub(crate) struct HeartbeatAnswer {
 /// session is paused. A *probe* is a read, sent at other times: it shows whether the server answers, and the first heartbeat
 /// of a lease can prove it.
 pub(crate) struct Heartbeats {
-    timing: LeaseTiming,
     pub(crate) wanted: bool,
     history: LeaseHistory,
     /// Ready when it is answered, or has failed.
@@ -39,7 +38,6 @@ impl Heartbeats {
     pub(crate) fn new(incarnation: &Incarnation, alive: Moment, last_sent: BootTime) -> Self {
         let timing = incarnation.lease_timing();
         Self {
-            timing,
             wanted: false,
             history: LeaseHistory::new(timing, alive),
             under_way: Fuse::terminated(),
@@ -82,21 +80,17 @@ impl Heartbeats {
         }
         let quorum = self.wanted || !active;
         let driver = incarnation.inner.driver.clone();
-        let patience = self.timing.session_timeout / 3;
         let attached = driver.attached();
         let sent = Moment::now();
-        let deadline = sent.boot + patience;
+        let deadline = sent.boot + self.history.timing.session_timeout / 3;
         let asking = async move {
-            let request = async {
-                if quorum {
-                    return driver::barrier(&*driver, deadline).await;
-                }
+            let result = if quorum {
+                driver::barrier(&*driver, deadline).await
+            } else {
                 let probe = Request::Exists { path: "/".into(), watch: false };
                 let answer = driver.send(&probe, Along { heartbeat: true, ..Along::default() });
                 answered(answer, deadline).await.map(drop)
             };
-            let silent = || Err(DriverError::Ambiguous(format!("no answer within {patience:?}")));
-            let result = within(deadline, request).await.unwrap_or_else(silent);
             let moved = driver.attached() != attached;
             HeartbeatAnswer { times: Answered { sent, at: BootTime::now(), attached, moved }, quorum, result }
         };
@@ -112,12 +106,12 @@ impl Heartbeats {
         }
         self.next = match self.wanted {
             true => self.history.next_heartbeat(sent, Moment::now()).max(now),
-            false => sent + self.timing.heartbeat_interval(),
+            false => sent + self.history.timing.heartbeat_interval(),
         };
     }
 
     pub(crate) fn failed(&mut self, now: BootTime) {
-        let pause = (self.timing.heartbeat_interval() / 5).max(MIN_PAUSE);
+        let pause = (self.history.timing.heartbeat_interval() / 5).max(MIN_PAUSE);
         self.next = now + pause.mul_f64(0.5 + fastrand::f64() / 2.0);
     }
 }

@@ -16,12 +16,11 @@ use crate::driver::Driver;
 use crate::error::NoLease;
 use crate::lease::LeaseTiming;
 use crate::node::{Epoch, SessionId};
-use crate::session::holder::Holder;
+use crate::session::changes::Waiters;
 use crate::session::live::Live;
 use crate::session::reliance::{Reliance, Shown};
 use crate::session::scope::Scope;
 use crate::session::state::{Event, Machine};
-use crate::session::waiters::Waiters;
 use crate::settings::Settings;
 use crate::time::{BootTime, within};
 
@@ -47,10 +46,9 @@ pub struct Incarnation {
 }
 
 /// By when the operations of a handle must have ended.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     /// The operation timeout of the session.
-    #[default]
     Default,
     /// Each operation within this time.
     Within(Duration),
@@ -222,14 +220,12 @@ impl Inner {
 
     /// The same, and by the clock.
     pub(crate) fn is_over(&self) -> bool {
-        match self.live.deadline(self.epoch) {
-            Some(deadline) if BootTime::now() < deadline => false,
-            Some(_) => {
-                self.handle(Event::Tick);
-                true
-            }
-            None => true,
+        let Some(deadline) = self.live.deadline(self.epoch) else { return true };
+        let is_over = BootTime::now() >= deadline;
+        if is_over {
+            self.handle(Event::Tick);
         }
+        is_over
     }
 
     /// Whether requests may be sent now.
@@ -257,14 +253,9 @@ impl Inner {
 
     /// Something has happened to it. If it is over by that, everything that waits on it wakes up.
     pub(crate) fn handle(&self, event: Event) {
-        if self.live.handle_of(self.epoch, BootTime::now(), event) {
+        if self.live.handle(Some(self.epoch), BootTime::now(), event) && self.has_ended() {
             self.shut();
         }
-    }
-
-    /// A request that was sent at `sent` has been answered just now.
-    pub(crate) fn contact(&self, sent: BootTime) {
-        self.handle(Event::Contact { sent, answered: BootTime::now() });
     }
 
     /// It has ended here: nothing more is sent, and everything that waits on it wakes up.
@@ -341,5 +332,28 @@ impl SessionPin {
     /// The pinned session.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation.clone()
+    }
+}
+
+/// One of those who hold something of a session, which are counted; and so is each clone.
+#[derive(Debug)]
+pub(crate) struct Holder(watch::Sender<usize>);
+
+impl Holder {
+    pub(crate) fn new(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
+    }
+}
+
+impl Clone for Holder {
+    fn clone(&self) -> Self {
+        Self::new(&self.0)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
     }
 }

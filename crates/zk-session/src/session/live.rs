@@ -32,22 +32,13 @@ impl Live {
         }
     }
 
-    /// Something has happened.
-    pub(crate) fn handle(&self, now: BootTime, event: Event) {
-        self.handle_if(|_| true, now, event);
-    }
-
-    /// The same about the session of that epoch: nothing, if that is over. Returns whether it has ended by this.
-    pub(crate) fn handle_of(&self, epoch: Epoch, now: BootTime, event: Event) -> bool {
-        let is_present = |machine: &Machine| machine.state().epoch() == Some(epoch);
-        self.handle_if(is_present, now, event) && self.has_ended(epoch)
-    }
-
-    /// Returns whether anything has changed but the deadline.
-    fn handle_if(&self, is_meant: impl FnOnce(&Machine) -> bool, now: BootTime, event: Event) -> bool {
+    /// Something has happened: to the session of that epoch, if one is named, and then nothing if that is over. Returns
+    /// whether anything has changed but the deadline.
+    pub(crate) fn handle(&self, epoch: Option<Epoch>, now: BootTime, event: Event) -> bool {
         self.known.send_if_modified(|machine| {
             let before = machine.state().clone();
-            let changed = is_meant(machine) && machine.handle(now, event);
+            let is_meant = epoch.is_none() || epoch == before.epoch();
+            let changed = is_meant && machine.handle(now, event);
             if *machine.state() != before {
                 self.instruments.span().in_scope(|| self.report(&before, machine));
             }
@@ -133,7 +124,8 @@ impl Live {
     }
 }
 
-fn replace<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
+/// Sends a value if it is another one than before.
+pub(crate) fn replace<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
     sender.send_if_modified(|known| {
         let differs = *known != value;
         *known = value;

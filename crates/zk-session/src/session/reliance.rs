@@ -54,10 +54,7 @@ impl Reliance {
     }
 
     pub(crate) fn end(&self, id: WatchId) {
-        let mut table = lock(&self.0);
-        if !table.shown.is_empty() {
-            table.shown.remove(&id);
-        }
+        lock(&self.0).shown.remove(&id);
     }
 
     /// ZooKeeper has refused an operation for what exists at this path, or does not.

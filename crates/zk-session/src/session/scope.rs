@@ -11,9 +11,9 @@ use crate::acl::Acl;
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     /// Put before each path that is sent; empty for the root of the servers.
-    root: String,
+    pub(crate) root: String,
     /// As they are sent.
-    entries: Cow<'static, [AclEntry<'static>]>,
+    pub(crate) entries: Cow<'static, [AclEntry<'static>]>,
 }
 
 impl Scope {
@@ -29,14 +29,6 @@ impl Scope {
 
     pub(crate) fn with_acl(&self, acl: &Acl) -> Self {
         Self::new(self.root.clone(), acl)
-    }
-
-    pub(crate) fn root(&self) -> &str {
-        &self.root
-    }
-
-    pub(crate) fn entries(&self) -> &[AclEntry<'static>] {
-        &self.entries
     }
 
     /// The path as the server knows it.
@@ -87,7 +79,7 @@ mod tests {
             assert_eq!(scope.relative(top), "/");
         }
         assert_eq!(app.absolute("/"), "/app");
-        assert_eq!(app.below("/").root(), "/app");
+        assert_eq!(app.below("/").root, "/app");
         assert_eq!(app.below_root("/apple/x"), None);
     }
 }

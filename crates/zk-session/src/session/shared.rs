@@ -13,6 +13,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::error::{Closed, ConnectError, InactiveReason, OpError};
 use crate::lock::lock;
+use crate::node::Epoch;
 use crate::servers::hosts::parse_preferred;
 use crate::servers::preference::Preference;
 use crate::servers::resolve::Resolver;
@@ -86,7 +87,7 @@ impl Shared {
     pub(crate) fn made(&self, incarnation: &Incarnation, contact: BootTime, is_resumed: bool) -> bool {
         *lock(&self.latest) = Some(incarnation.clone());
         let (epoch, granted) = (incarnation.epoch(), incarnation.granted_timeout());
-        self.live.handle(BootTime::now(), Event::Connected { epoch, granted, contact, is_resumed });
+        self.live.handle(None, BootTime::now(), Event::Connected { epoch, granted, contact, is_resumed });
         !incarnation.inner.has_ended()
     }
 
@@ -95,34 +96,42 @@ impl Shared {
         lock(&self.latest).take()
     }
 
-    fn latest(&self) -> Option<Incarnation> {
-        lock(&self.latest).clone()
+    /// The session that was made last, if it is that one.
+    fn latest(&self, epoch: Epoch) -> Option<Incarnation> {
+        lock(&self.latest).clone().filter(|latest| latest.epoch() == epoch)
     }
 
     /// The session on which something may begin.
     pub(crate) fn living(&self) -> Option<Incarnation> {
-        let usable = self.live.ask(|known| known.usable(BootTime::now()))?;
-        self.latest().filter(|latest| latest.epoch() == usable)
+        self.latest(self.live.ask(|known| known.usable(BootTime::now()))?)
     }
 
     /// Changes which servers are preferred. The session looks for a better one if that is another preference than before.
     pub(crate) fn change_preference(&self, change: impl FnOnce(&mut Preference)) {
-        if self.resolver.change_preference(change)
-            && let Some(living) = self.living()
-        {
+        if self.resolver.change_preference(change) {
+            self.servers_changed();
+        }
+    }
+
+    /// The session looks at its connection, and for a better server.
+    pub(crate) fn servers_changed(&self) {
+        if let Some(living) = self.living() {
             living.inner.driver.servers_changed();
+        }
+    }
+
+    /// The session on which requests may be sent; `None` while there is none.
+    fn open(&self, known: &Machine) -> Option<Result<Incarnation, Closed>> {
+        match (known.open(BootTime::now()), known.state()) {
+            (Some(epoch), _) => self.latest(epoch).map(Ok),
+            (None, SessionState::Closed) => Some(Err(Closed)),
+            (None, _) => None,
         }
     }
 
     /// Waits until there is a session on which requests may be sent.
     pub(crate) async fn active(&self) -> Result<Incarnation, Closed> {
-        let latest = |epoch| self.latest().filter(|latest| latest.epoch() == epoch);
-        let active = |known: &Machine| match (known.open(BootTime::now()), known.state()) {
-            (Some(epoch), _) => latest(epoch).map(Ok),
-            (None, SessionState::Closed) => Some(Err(Closed)),
-            (None, _) => None,
-        };
-        self.live.wait_for(active).await
+        self.live.wait_for(|known| self.open(known)).await
     }
 
     /// The session for an operation. If there is none, that is the operation's outcome, and counted as such.
@@ -147,33 +156,21 @@ impl Shared {
 
     async fn find(&self, path: &str, deadline: BootTime) -> Result<Incarnation, OpError> {
         let started = BootTime::now();
-        let waiting = within(deadline, self.active());
-        let found = tokio::select! {
-            biased;
-            found = waiting => found,
-            reason = self.refused() => return Err(OpError::AuthFailed { path: path.to_owned(), reason }),
+        let answer = |known: &Machine| match known.state() {
+            SessionState::Inactive { reason: InactiveReason::AuthFailed { reason } } => {
+                Some(Err(OpError::AuthFailed { path: path.to_owned(), reason: reason.clone() }))
+            }
+            _ => self.open(known).map(|open| open.map_err(|Closed| OpError::SessionOver)),
         };
-        match found {
-            Some(Ok(incarnation)) => Ok(incarnation),
-            Some(Err(Closed)) => Err(OpError::SessionOver),
-            None => Err(OpError::Unavailable {
-                path: path.to_owned(),
-                within: BootTime::now().duration_since(started),
-                reason: match self.live.state() {
-                    SessionState::Inactive { reason } => format!("there is no ZooKeeper session: {reason}"),
-                    state => format!("the ZooKeeper session is {state}"),
-                },
-            }),
-        }
-    }
-
-    /// Returns when the servers refuse the credentials, with their reason.
-    async fn refused(&self) -> String {
-        let refused = |known: &Machine| match known.state() {
-            SessionState::Inactive { reason: InactiveReason::AuthFailed { reason } } => Some(reason.clone()),
-            _ => None,
-        };
-        self.live.wait_for(refused).await
+        let found = within(deadline, self.live.wait_for(answer)).await;
+        found.unwrap_or_else(|| {
+            let reason = match self.live.state() {
+                SessionState::Inactive { reason } => format!("there is no ZooKeeper session: {reason}"),
+                state => format!("the ZooKeeper session is {state}"),
+            };
+            let within = BootTime::now().duration_since(started);
+            Err(OpError::Unavailable { path: path.to_owned(), within, reason })
+        })
     }
 
     /// Starts a task that ends by itself when the session is closed. After that, none is started. Needs no runtime.
@@ -216,6 +213,29 @@ impl Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("state", &self.live.state()).finish_non_exhaustive()
+    }
+}
+
+/// A session in a [`Scope`]: what the handles, watches and held znodes of a session have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) scope: Arc<Scope>,
+}
+
+impl View {
+    pub(crate) fn scoped(&self, incarnation: Incarnation) -> Incarnation {
+        Incarnation { scope: Arc::clone(&self.scope), ..incarnation }
+    }
+
+    /// See [`Shared::living`].
+    pub(crate) fn living(&self) -> Option<Incarnation> {
+        Some(self.scoped(self.shared.living()?))
+    }
+
+    /// See [`Shared::active`].
+    pub(crate) async fn active(&self) -> Result<Incarnation, Closed> {
+        Ok(self.scoped(self.shared.active().await?))
     }
 }
 

@@ -32,13 +32,8 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 /// made; at most a quarter of the session timeout.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// Keeps a session until it is closed. The session is closed when the returned future is dropped, polled or not.
-pub(crate) fn run(shared: Arc<Shared>, first: Made) -> impl Future<Output = ()> + Send {
-    Supervisor { shared }.run(first)
-}
-
-struct Supervisor {
-    shared: Arc<Shared>,
+pub(crate) struct Supervisor {
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// Nothing else ends what waits on the session: not even the end of its runtime, or a panic, may leave it open.
@@ -56,7 +51,8 @@ impl Drop for Supervisor {
 }
 
 impl Supervisor {
-    async fn run(mut self, first: Made) {
+    /// Keeps a session until it is closed. The session is closed when the returned future is dropped, polled or not.
+    pub(crate) async fn run(mut self, first: Made) {
         let mut made = first;
         loop {
             let incarnation = made.incarnation.clone();
@@ -74,7 +70,7 @@ impl Supervisor {
     /// The session is closed, for all who wait on it.
     fn closed(&mut self, outcome: CloseOutcome) {
         let latest = self.shared.forget_latest();
-        self.shared.live.handle(BootTime::now(), Event::Closed(outcome));
+        self.shared.live.handle(None, BootTime::now(), Event::Closed(outcome));
         if let Some(latest) = latest {
             latest.inner.shut();
         }
@@ -162,7 +158,7 @@ impl Supervisor {
             let pause = match made {
                 Ok(made) => return Some(made),
                 Err(ConnectError::AuthFailed { reason }) => {
-                    self.shared.live.handle(BootTime::now(), Event::Refused { reason });
+                    self.shared.live.handle(None, BootTime::now(), Event::Refused { reason });
                     REFUSED_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)
                 }
                 Err(error) => {

@@ -1,7 +1,5 @@
 //! Settings of a session, checked before anything is done.
 
-#[cfg(feature = "sasl")]
-use std::path::PathBuf;
 use std::time::Duration;
 #[cfg(any(feature = "tls", feature = "sasl"))]
 use std::{
@@ -55,7 +53,7 @@ impl fmt::Debug for ReadFile {
 pub(crate) enum SaslDigest {
     User(SaslUser),
     /// With `user:password`.
-    File(PathBuf),
+    File(std::path::PathBuf),
 }
 
 #[cfg(feature = "sasl")]

@@ -1,6 +1,5 @@
 //! Held ephemerals: created again in each new session.
 
-use std::collections::BTreeSet;
 use std::future::pending;
 use std::time::Duration;
 
@@ -11,8 +10,9 @@ use crate::backoff::Backoff;
 use crate::error::{OpError, WatchError};
 use crate::node::{CreateMode, Epoch, Node, SessionId, Stat};
 use crate::session::incarnation::Incarnation;
+use crate::session::live::replace;
+use crate::session::shared::View;
 use crate::session::state::Machine;
-use crate::session::view::View;
 use crate::time::{BootTime, NEVER, sleep_until};
 use crate::watch::value::{DataWatch, Observed};
 
@@ -66,7 +66,7 @@ impl HeldEphemeral {
         let (wish, wishes) = watch::channel(data);
         let (sender, status) = watch::channel(HeldStatus::Pending);
         let watch = DataWatch::of_values(view.clone(), path.as_str().into());
-        let keeper = Keeper { view: view.clone(), path: path.clone(), status: sender };
+        let keeper = Keeper { view: view.clone(), path: path.clone(), status: sender, claim: None };
         view.shared.spawn(keeper.run(watch, wishes));
         Self { path, wish, status }
     }
@@ -78,12 +78,7 @@ impl HeldEphemeral {
 
     /// Replaces the data, now and in all sessions to come. [`HeldStatus::Held`] is reported again once it is written.
     pub fn set_data(&self, data: impl Into<Vec<u8>>) {
-        let data = data.into();
-        self.wish.send_if_modified(|wish| {
-            let news = *wish != data;
-            *wish = data;
-            news
-        });
+        replace(&self.wish, data.into());
     }
 
     /// The present status.
@@ -113,39 +108,26 @@ struct Keeper {
     view: View,
     path: String,
     status: watch::Sender<HeldStatus>,
+    /// The path as the servers know it, from when no other one holds it until the znode is deleted.
+    claim: Option<String>,
 }
 
 impl Drop for Keeper {
     /// Also if it never ran: the session was closed, or its runtime has ended.
     fn drop(&mut self) {
+        if let Some(path) = &self.claim {
+            self.view.shared.held.send_if_modified(|held| held.remove(path));
+        }
         self.status.send_replace(HeldStatus::Released);
     }
 }
 
-/// A path that is held, as the servers know it.
-struct Claim {
-    held: watch::Sender<BTreeSet<String>>,
-    path: String,
-}
-
-impl Claim {
-    /// `None` if it is held already.
-    fn new(held: &watch::Sender<BTreeSet<String>>, path: &str) -> Option<Self> {
-        let is_new = held.send_if_modified(|held| held.insert(path.to_owned()));
-        is_new.then(|| Self { held: held.clone(), path: path.to_owned() })
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.held.send_if_modified(|held| held.remove(&self.path));
-    }
-}
-
 impl Keeper {
-    async fn run(self, mut watch: DataWatch, mut wishes: watch::Receiver<Vec<u8>>) {
-        // Until its znode is deleted.
-        let Some(_claim) = self.claim(&mut wishes).await else { return };
+    async fn run(mut self, mut watch: DataWatch, mut wishes: watch::Receiver<Vec<u8>>) {
+        self.claim = self.claim(&mut wishes).await;
+        if self.claim.is_none() {
+            return;
+        }
         let mut seen: Option<Observed<Option<Node>>> = None;
         let mut backoff = BACKOFF;
         // When to try again what has failed.
@@ -208,13 +190,13 @@ impl Keeper {
     }
 
     /// Waits until no other one of this session holds the path; `None` if it is released, or the session closed.
-    async fn claim(&self, wishes: &mut watch::Receiver<Vec<u8>>) -> Option<Claim> {
+    async fn claim(&self, wishes: &mut watch::Receiver<Vec<u8>>) -> Option<String> {
         let shared = &self.view.shared;
         let path = self.view.scope.absolute(&self.path);
         let mut held = shared.held.subscribe();
         loop {
-            if let Some(claim) = Claim::new(&shared.held, &path) {
-                return Some(claim);
+            if shared.held.send_if_modified(|held| held.insert(path.clone())) {
+                return Some(path);
             }
             let living = self.view.living();
             self.report(match &living {

@@ -7,9 +7,9 @@ use zk_proto::{Request, WatchMode};
 
 use crate::error::{OpError, WatchError};
 use crate::session::armed::Armed;
-use crate::session::changes::{Change, ChangeKind, Queue};
+use crate::session::changes::{Change, ChangeKind};
 use crate::session::incarnation::Incarnation;
-use crate::session::view::View;
+use crate::session::shared::View;
 use crate::watch::stream::{Source, Watch};
 use crate::watch::tries::Tries;
 
@@ -23,27 +23,32 @@ pub type ChangeWatch = Watch<Lasting>;
 
 impl ChangeWatch {
     pub(crate) fn lasting(view: View, path: Arc<str>, mode: WatchMode) -> Self {
-        Self::new(Lasting { tries: Tries::new(view, path), mode, armed: None })
+        Self { source: Lasting { tries: Tries::new(view, path), mode, armed: None } }
     }
 }
 
 /// The changes that a lasting watch reports.
 pub struct Lasting {
-    tries: Tries<Armed<Arc<Queue>>>,
+    tries: Tries<Armed>,
     mode: WatchMode,
-    armed: Option<Armed<Arc<Queue>>>,
+    armed: Option<Armed>,
 }
 
 impl Source for Lasting {
     type Item = Change;
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Change, WatchError>> {
-        if let Some(armed) = &mut self.armed {
-            match ready!(armed.poll_next(cx, &self.tries)) {
-                Some(change) => return Poll::Ready(Ok(change)),
-                None => self.armed = None,
-            }
+        // What is left of a session that is over is not taken: there is a gap in any case.
+        if let Some(armed) = self.armed.as_ref().filter(|armed| !armed.inner.has_ended())
+            && let Some((kind, absolute)) = ready!(armed.poll_next(cx))
+        {
+            let path = match kind {
+                ChangeKind::Gap => self.tries.path.to_string(),
+                _ => self.tries.view.scope.relative(&absolute),
+            };
+            return Poll::Ready(Ok(Change { epoch: armed.inner.epoch, path, kind }));
         }
+        self.armed = None;
         let mode = self.mode;
         let set = move |incarnation, path| set(incarnation, path, mode);
         let armed = ready!(self.tries.poll(cx, set))?;
@@ -61,36 +66,11 @@ impl Source for Lasting {
     }
 }
 
-async fn set(
-    incarnation: Incarnation,
-    path: Arc<str>,
-    mode: WatchMode,
-) -> Result<Armed<Arc<Queue>>, OpError> {
+async fn set(incarnation: Incarnation, path: Arc<str>, mode: WatchMode) -> Result<Armed, OpError> {
     let (absolute, mut attempts) = incarnation.begin(&path)?;
     let request = Request::AddWatch { path: absolute.into(), mode: mode.number() };
     match attempts.read_and_watch(&request, Armed::lasting).await? {
         (Ok(_), armed) => Ok(armed),
         (Err(code), _) => Err(attempts.refused(code)),
-    }
-}
-
-impl Armed<Arc<Queue>> {
-    /// The next change of what is watched; `None` once its session is over.
-    fn poll_next<T>(&mut self, cx: &mut Context<'_>, watched: &Tries<T>) -> Poll<Option<Change>> {
-        let epoch = self.inner.epoch;
-        if self.inner.has_ended() {
-            return Poll::Ready(None);
-        }
-        match self.news.poll_take(cx) {
-            Poll::Ready((kind, absolute)) => {
-                let is_gap = kind == ChangeKind::Gap;
-                let path =
-                    if is_gap { watched.path.to_string() } else { watched.view.scope.relative(&absolute) };
-                Poll::Ready(Some(Change { epoch, path, kind }))
-            }
-            // The end of the session is published first, and wakes then: it may have come before there was a waker.
-            Poll::Pending if self.inner.has_ended() => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
     }
 }

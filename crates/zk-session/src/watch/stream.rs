@@ -24,10 +24,6 @@ pub struct Watch<S> {
 }
 
 impl<S: Source> Watch<S> {
-    pub(super) fn new(source: S) -> Self {
-        Self { source }
-    }
-
     /// The path that is watched.
     pub fn path(&self) -> &str {
         self.source.path()

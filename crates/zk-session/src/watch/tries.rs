@@ -11,7 +11,7 @@ use crate::driver::BoxFuture;
 use crate::error::{Closed, OpError, WatchError};
 use crate::path::check;
 use crate::session::incarnation::Incarnation;
-use crate::session::view::View;
+use crate::session::shared::View;
 use crate::time::BootTime;
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));

@@ -16,9 +16,9 @@ use zk_proto::{ErrorCode, Reply, Request, WatchKind};
 use crate::error::{OpError, WatchError};
 use crate::node::{Children, Epoch, Node, SessionId};
 use crate::operations::attempts::Attempts;
-use crate::session::armed::ArmedOnce;
+use crate::session::armed::Armed;
 use crate::session::incarnation::Incarnation;
-use crate::session::view::View;
+use crate::session::shared::View;
 use crate::watch::stream::{Source, Watch, item};
 use crate::watch::tries::Tries;
 
@@ -47,7 +47,7 @@ pub type ChildrenWatch = Watch<Values<Children>>;
 
 impl<T: Watched> Watch<Values<T>> {
     pub(crate) fn of_values(view: View, path: Arc<str>) -> Self {
-        Self::new(Values { tries: Tries::new(view, path), armed: None, deleted: false, last: None })
+        Self { source: Values { tries: Tries::new(view, path), armed: None, deleted: false, last: None } }
     }
 }
 
@@ -106,7 +106,7 @@ trait Watched: Sized + Send + 'static {
     fn seen(&self) -> Self::Seen;
 
     /// Has the session check what somebody now waits on.
-    fn rely(&self, _armed: &ArmedOnce, _absolute: impl FnOnce() -> Arc<str>) {}
+    fn rely(&self, _armed: &Armed, _absolute: impl FnOnce() -> Arc<str>) {}
 }
 
 impl Watched for Node {
@@ -125,7 +125,7 @@ impl Watched for Node {
         (self.stat.czxid, self.stat.mzxid)
     }
 
-    fn rely(&self, armed: &ArmedOnce, absolute: impl FnOnce() -> Arc<str>) {
+    fn rely(&self, armed: &Armed, absolute: impl FnOnce() -> Arc<str>) {
         let owner = SessionId(self.stat.ephemeral_owner);
         armed.inner.rely(armed.id, absolute, owner, self.stat.version);
     }
@@ -151,8 +151,8 @@ impl Watched for Children {
 
 /// The states of a znode: when to read again, and whether the state has changed.
 pub struct Values<T: Watched> {
-    tries: Tries<(Option<T>, ArmedOnce)>,
-    armed: Option<ArmedOnce>,
+    tries: Tries<(Option<T>, Armed)>,
+    armed: Option<Armed>,
     /// The last event was a deletion, so there is probably nothing to read.
     deleted: bool,
     last: Option<(Epoch, Option<T::Seen>)>,
@@ -161,11 +161,11 @@ pub struct Values<T: Watched> {
 impl<T: Watched> Values<T> {
     /// Ready when it is time to read; with the session if the reason is a deletion.
     fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Epoch>> {
-        let Some(armed) = &mut self.armed else { return Poll::Ready(None) };
-        let kind = ready!(armed.poll_fired(cx));
+        let Some(armed) = &self.armed else { return Poll::Ready(None) };
+        let fired = ready!(armed.poll_next(cx));
         let epoch = armed.inner.epoch;
         self.armed = None;
-        self.deleted = kind == Some(WatchKind::Deleted);
+        self.deleted = matches!(fired, Some((WatchKind::Deleted, _)));
         Poll::Ready(Some(epoch).filter(|_| self.deleted))
     }
 
@@ -226,18 +226,18 @@ async fn read<T: Watched>(
     incarnation: Incarnation,
     path: Arc<str>,
     mut absent: bool,
-) -> Result<(Option<T>, ArmedOnce), OpError> {
+) -> Result<(Option<T>, Armed), OpError> {
     let (absolute, mut attempts) = incarnation.begin(&path)?;
     let exists = Request::Exists { path: absolute.as_str().into(), watch: true };
     loop {
         if !std::mem::take(&mut absent) {
-            match attempts.read_and_watch(&T::request(&absolute), ArmedOnce::once).await? {
+            match attempts.read_and_watch(&T::request(&absolute), Armed::once).await? {
                 (Ok(reply), armed) => return Ok((Some(T::take(&attempts, reply)?), armed)),
                 (Err(ErrorCode::NO_NODE), _) => {}
                 (Err(code), _) => return Err(attempts.refused(code)),
             }
         }
-        match attempts.read_and_watch(&exists, ArmedOnce::once).await? {
+        match attempts.read_and_watch(&exists, Armed::once).await? {
             // Created meanwhile.
             (Ok(_), _) => {}
             (Err(ErrorCode::NO_NODE), armed) => return Ok((None, armed)),

@@ -55,7 +55,7 @@ impl Fake {
         let live = Arc::new(Live::new(settings.instruments.clone()));
         let granted = self.granted;
         let connected = Event::Connected { epoch: Epoch(1), granted, contact, is_resumed: false };
-        live.handle(contact, connected);
+        live.handle(None, contact, connected);
         let scope = Arc::new(Scope::new(String::new(), &settings.acl));
         Incarnation::new(Epoch(1), live, self.clone(), Arc::new(settings), scope)
     }
@@ -79,8 +79,8 @@ impl Driver for Fake {
         Moment::now()
     }
 
-    fn server(&self) -> Option<SocketAddr> {
-        None
+    fn server(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 2181))
     }
 
     fn send(&self, _: &Request<'_>, _: Along) -> Answer {

@@ -178,7 +178,7 @@ impl Driver for ZookeeperAsync {
         self.wire.attached()
     }
 
-    fn server(&self) -> Option<SocketAddr> {
+    fn server(&self) -> SocketAddr {
         self.wire.server()
     }
 

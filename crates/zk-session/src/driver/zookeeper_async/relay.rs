@@ -179,8 +179,7 @@ impl Relay {
             self.owed.push_back(Owed::Pong);
             return Ok(());
         }
-        let body = &frame[RequestHeader::LEN..];
-        let request = Request::decode(header.op, body)?;
+        let mut request = Request::decode(header.op, &frame[RequestHeader::LEN..])?;
         let (along, failure) = match self.expected.pop_front() {
             Some(Expected { op, path, along, failure })
                 if op == header.op && request.path() == Some(&path) =>
@@ -189,23 +188,17 @@ impl Relay {
             }
             _ => return Err(format!("it sent a request that it was not asked for: {:?}", header.op).into()),
         };
-        let watch = along.watch.is_some();
-        let request = match request {
-            Request::GetData { path, .. } => Request::GetData { path, watch },
-            Request::Exists { path, .. } => Request::Exists { path, watch },
-            other => other,
-        };
+        if let Request::GetData { watch, .. } | Request::Exists { watch, .. } = &mut request {
+            *watch = along.watch.is_some();
+        }
         let answer = self.wire.send(&request, along);
         self.owed.push_back(Owed::Reply { xid: header.xid, answer, failure });
         Ok(())
     }
 
     fn pay(&mut self, answer: Option<DriverResult<Reply>>) {
-        let header = |xid, error| ReplyHeader { xid, zxid: 0, error };
-        match (self.owed.pop_front(), answer) {
-            (Some(Owed::Reply { xid, .. }), Some(Ok(reply))) => {
-                reply.encode(header(xid, ErrorCode::OK), &mut self.to_client);
-            }
+        let (xid, error, reply) = match (self.owed.pop_front(), answer) {
+            (Some(Owed::Reply { xid, .. }), Some(Ok(reply))) => (xid, ErrorCode::OK, reply),
             (Some(Owed::Reply { xid, failure, .. }), answer) => {
                 let error = match answer {
                     Some(Err(error)) => error,
@@ -216,13 +209,12 @@ impl Relay {
                     _ => ErrorCode::CONNECTION_LOSS,
                 };
                 *lock(&failure) = Some(error);
-                Reply::Empty.encode(header(xid, code), &mut self.to_client);
+                (xid, code, Reply::Empty)
             }
-            (Some(Owed::Pong), _) => {
-                Reply::Empty.encode(header(xid::PING, ErrorCode::OK), &mut self.to_client);
-            }
-            (None, _) => {}
-        }
+            (Some(Owed::Pong), _) => (xid::PING, ErrorCode::OK, Reply::Empty),
+            (None, _) => return,
+        };
+        reply.encode(ReplyHeader { xid, zxid: 0, error }, &mut self.to_client);
     }
 }
 
