@@ -39,17 +39,13 @@ pub struct Meter<K> {
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     /// In eighths of a microsecond, so that small changes add up.
-    eighths: Option<u64>,
+    eighths: u64,
     misses: u32,
 }
 
 impl Measured {
     fn took(&mut self, micros: u32) {
-        let micros = u64::from(micros);
-        self.eighths = Some(match self.eighths {
-            Some(eighths) => eighths - eighths / 8 + micros,
-            None => micros * 8,
-        });
+        self.eighths = self.eighths - self.eighths / 8 + u64::from(micros);
     }
 }
 
@@ -62,9 +58,8 @@ impl<K: Ord + Clone> Meter<K> {
     /// This peer answered after this number of microseconds. A new value counts for an eighth, as in the timeouts of
     /// TCP (RFC 6298); the first one in full.
     pub fn answered(&mut self, whom: K, micros: u32) {
-        let measured = self.measured.entry(whom).or_insert(Measured { eighths: None, misses: 0 });
-        measured.took(micros);
-        measured.misses = 0;
+        let entry = self.measured.entry(whom).and_modify(|measured| measured.took(micros));
+        entry.or_insert(Measured { eighths: 8 * u64::from(micros), misses: 0 }).misses = 0;
     }
 
     /// This peer did not answer within this number of microseconds. It counts as an answer after that time, so that a
@@ -87,7 +82,7 @@ impl<K: Ord + Clone> Meter<K> {
     pub fn smoothed(&self) -> BTreeMap<K, u32> {
         let most = self.publishing.misses.max(1);
         let reached = self.measured.iter().filter(|(_, measured)| measured.misses < most);
-        let micros = |measured: &Measured| measured.eighths.and_then(|e| u32::try_from((e + 4) / 8).ok());
+        let micros = |measured: &Measured| u32::try_from((measured.eighths + 4) / 8).ok();
         reached.filter_map(|(whom, m)| Some((whom.clone(), micros(m)?))).collect()
     }
 

@@ -57,11 +57,10 @@ impl Pipeline {
             preferences.iter().map(grade).collect()
         };
         let may_lead = self.electable(round);
-        let incumbent = may_lead.iter().find(|candidate| round.incumbent == Some(&candidate.ballot));
+        let incumbent = may_lead.iter().find(|candidate| stages::is_incumbent(candidate, round));
         let Some(own) = incumbent.map(|incumbent| grades(incumbent)) else { return Vec::new() };
-        let is_incumbent = |candidate: &MemberRecord| round.incumbent == Some(&candidate.ballot);
         let is_equal = |candidate: &&MemberRecord| {
-            grades(candidate) == own && (!self.has_last() || is_incumbent(candidate))
+            grades(candidate) == own && (!self.has_last() || stages::is_incumbent(candidate, round))
         };
         may_lead.into_iter().filter(is_equal).collect()
     }

@@ -216,9 +216,7 @@ impl Pipeline {
         }
         group
     }
-}
 
-impl Pipeline {
     /// Ranks by its own stages.
     fn rank_here(&self, round: &Round<'_>) -> Ranking {
         let mut electable = Vec::new();
@@ -275,7 +273,7 @@ fn by_ballot(a: &Refused, b: &Refused) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// Splits candidates that were equal so far into groups of equal ones, best first.
+/// Splits candidates that were equal so far into groups of equal ones, best first. Each has the reason, if it mattered.
 fn split<'a>(
     stage: (usize, &'static str),
     comparison: &dyn Comparison,
@@ -295,26 +293,15 @@ fn split<'a>(
     }
     let of = groups.len();
     for (place, (grade, group)) in groups.iter_mut().enumerate() {
+        let standing = Standing { place, of };
         for contender in group {
-            speak(stage, comparison, contender, *grade, Standing { place, of }, round);
+            let record = contender.record;
+            if !standing.is_tied() || comparison.speaks_when_tied(record, round) {
+                contender.note(stage, *grade, comparison.reason(record, standing, round));
+            }
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()
-}
-
-/// Records the reason of a comparison for a candidate, if it mattered.
-fn speak(
-    stage: (usize, &'static str),
-    comparison: &dyn Comparison,
-    contender: &mut Contender<'_>,
-    grade: i64,
-    standing: Standing,
-    round: &Round<'_>,
-) {
-    let record = contender.record;
-    if !standing.is_tied() || comparison.speaks_when_tied(record, round) {
-        contender.note(stage, grade, comparison.reason(record, standing, round));
-    }
 }
 
 /// The last step: by member id.

@@ -1,7 +1,7 @@
 //! Reads typed settings with serde, and gathers all problems instead of stopping at the first: those of a policy, and
 //! those of a configuration that a policy is a part of.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
 use serde::{
     de::{
@@ -107,7 +107,7 @@ impl Findings {
         value: &Value,
         tag: Option<&'static str>,
     ) -> Option<T> {
-        let mut failed = Failed { root: self.path.len(), tag, ..Failed::default() };
+        let mut failed = Failed { times: BTreeMap::new(), root: self.path.len(), tag };
         loop {
             let reader = Reader { value, at: self.path.clone(), failed: &failed };
             match T::deserialize(reader) {
@@ -140,26 +140,17 @@ struct Failed {
     /// The number of steps to the value as a whole.
     root: usize,
     tag: Option<&'static str>,
-    placeholders: [Value; 4],
 }
 
-impl Default for Failed {
-    fn default() -> Self {
-        Self {
-            times: BTreeMap::new(),
-            root: 0,
-            tag: None,
-            placeholders: [json!("x"), json!(1), json!([]), json!({})],
-        }
-    }
-}
+/// What stands for a value that is required and did not fit: each in turn.
+static PLACEHOLDERS: LazyLock<[Value; 4]> = LazyLock::new(|| [json!("x"), json!(1), json!([]), json!({})]);
 
 impl Failed {
     /// The value that the reader uses at this position instead of `value`.
     fn instead<'a>(&'a self, at: &[String], value: Option<&'a Value>) -> Option<&'a Value> {
         match self.times.get(at) {
             None => value,
-            Some(times) => times.checked_sub(2).and_then(|number| self.placeholders.get(number)),
+            Some(times) => times.checked_sub(2).and_then(|number| PLACEHOLDERS.get(number)),
         }
     }
 
@@ -170,7 +161,7 @@ impl Failed {
         }
         let times = self.times.entry(at.to_vec()).or_default();
         *times += 1;
-        *times <= 1 + self.placeholders.len() || self.replace(&at[..at.len() - 1])
+        *times <= 1 + PLACEHOLDERS.len() || self.replace(&at[..at.len() - 1])
     }
 
     /// The outermost of these values that the position is in.

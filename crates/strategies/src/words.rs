@@ -25,13 +25,7 @@ pub(crate) fn ordinal(place: usize) -> String {
 /// length.
 pub(crate) fn quote(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let mut line = words.fold(String::new(), |mut line, word| {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-        line
-    });
+    let mut line = words.collect::<Vec<_>>().join(" ");
     if let Some((end, _)) = line.char_indices().nth(MAX_QUOTE) {
         line.truncate(end);
         line.push('…');

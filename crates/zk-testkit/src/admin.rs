@@ -34,17 +34,14 @@ pub enum Mode {
 
 /// Sends a word and returns the whole answer, within two seconds, or ten by TLS.
 pub(crate) async fn ask(address: SocketAddr, word: &str, with: &Launch) -> io::Result<String> {
-    let (within, answer) = match &with.tls {
-        Some(tls) => {
-            let mut command = client_by_tls(address, word, with, tls);
-            let output = tokio::task::spawn_blocking(move || command.output());
-            let answer = tokio::time::timeout(ANSWER_BY_TLS_WITHIN, async { in_output(output.await?) });
-            (ANSWER_BY_TLS_WITHIN, answer.await)
-        }
-        None => (ANSWER_WITHIN, tokio::time::timeout(ANSWER_WITHIN, in_plain_text(address, word)).await),
+    let within = if with.tls.is_some() { ANSWER_BY_TLS_WITHIN } else { ANSWER_WITHIN };
+    let answer = async {
+        let Some(tls) = &with.tls else { return in_plain_text(address, word).await };
+        let mut command = client_by_tls(address, word, with, tls);
+        in_output(tokio::task::spawn_blocking(move || command.output()).await?)
     };
-    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer to '{word}' within {within:?}"));
-    answer.unwrap_or_else(|_| Err(late()))
+    let late = format!("no answer to '{word}' within {within:?}");
+    tokio::time::timeout(within, answer).await.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, late))?
 }
 
 async fn in_plain_text(address: SocketAddr, word: &str) -> io::Result<String> {

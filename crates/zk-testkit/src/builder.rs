@@ -270,9 +270,7 @@ impl EnsembleBuilder {
         let mut servers = Vec::new();
         loop {
             let config = dir.join(format!("server-{}/zoo.cfg", servers.len()));
-            let Ok(text) = std::fs::read_to_string(&config) else {
-                break;
-            };
+            let Ok(text) = std::fs::read_to_string(&config) else { break };
             let ports = ports_in(&text, servers.len()).ok_or_else(|| Error::NoEnsemble {
                 dir: dir.clone(),
                 reason: format!("no ports in {}", config.display()),

@@ -210,7 +210,7 @@ impl Ensemble {
     pub async fn wait_serving(&self, within: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + within.min(FAR);
         for server in &self.servers {
-            self.server_serving(server, within, deadline).await?;
+            self.await_serving(server, within, deadline).await?;
         }
         Ok(())
     }
@@ -223,15 +223,10 @@ impl Ensemble {
     /// # Cancel safety
     /// Cancel safe: it only reads.
     pub async fn wait_server_serving(&self, index: usize, within: Duration) -> Result<(), Error> {
-        self.server_serving(self.server(index), within, Instant::now() + within.min(FAR)).await
+        self.await_serving(self.server(index), within, Instant::now() + within.min(FAR)).await
     }
 
-    async fn server_serving(
-        &self,
-        server: &Server,
-        within: Duration,
-        deadline: Instant,
-    ) -> Result<(), Error> {
+    async fn await_serving(&self, server: &Server, within: Duration, deadline: Instant) -> Result<(), Error> {
         loop {
             if server.running()?.is_none() {
                 return Ok(());

@@ -55,8 +55,8 @@ impl PortReservation {
             if ports.len() >= count {
                 break;
             }
-            let block = (first + offset) % blocks;
-            let path = dir.join(format!("{}.lock", LOWEST + block * BLOCK));
+            let start = LOWEST + (first + offset) % blocks * BLOCK;
+            let path = dir.join(format!("{start}.lock"));
             let Ok(lock) = OpenOptions::new().create(true).truncate(false).write(true).open(&path) else {
                 continue; // Another user's block.
             };
@@ -68,7 +68,6 @@ impl PortReservation {
                 }
             }
             let before = ports.len();
-            let start = LOWEST + block * BLOCK;
             ports.extend((start..start + BLOCK).filter(|port| is_free(*port)).take(count - before));
             if ports.len() > before {
                 locks.push(lock);

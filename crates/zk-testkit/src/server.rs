@@ -193,7 +193,7 @@ impl Server {
             .ok()
             .and_then(|text| text.trim().parse().ok())
             .and_then(|pid| Some((pid, started_at(pid)?)))
-            .filter(|(pid, _)| runs_from(*pid, &self.dir));
+            .filter(|(pid, _)| runs_from(*pid, &self.config()));
         *self.process() = found.map(|(pid, started)| Process::Adopted(pid, started));
     }
 
@@ -305,15 +305,12 @@ fn started_at(pid: u32) -> Option<u64> {
     field_of(Path::new(&format!("/proc/{pid}")), 19)?.parse().ok()
 }
 
-/// Whether `pid` is a server whose configuration is in `dir`.
+/// Whether `pid` is a server with this configuration.
 ///
 /// Process ids are used again; the directory on the command line is this
 /// ensemble's alone. One that is ending has none any more.
-fn runs_from(pid: u32, dir: &Path) -> bool {
+fn runs_from(pid: u32, config: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt as _;
-    let Ok(command_line) = fs::read(format!("/proc/{pid}/cmdline")) else {
-        return false;
-    };
-    let config = dir.join("zoo.cfg");
+    let Ok(command_line) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
     command_line.split(|byte| *byte == 0).any(|argument| argument == config.as_os_str().as_bytes())
 }

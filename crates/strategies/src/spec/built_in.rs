@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     Needs, Subject,
-    named::{Factory, JOBS, Known, MEASURED, Nameable, Named, ROUND_TRIPS, Settings},
+    named::{Factory, Found, JOBS, Known, MEASURED, Nameable, Named, ROUND_TRIPS, Settings},
 };
 use crate::{
     Comparison, Filter, OwnStage, Pipeline, Stage as _,
@@ -103,11 +103,7 @@ impl Nameable for OwnStage {
     const KIND: &'static str = "stage";
     const TAG: &'static str = "stage";
 
-    fn find(
-        name: &Value,
-        known: &Known<'_>,
-        findings: &mut Findings,
-    ) -> Option<(&'static str, Factory<Self>)> {
+    fn find(name: &Value, known: &Known<'_>, findings: &mut Findings) -> Option<Found<Self>> {
         let own = &known.registered.stages;
         let text = name.as_str().unwrap_or_default();
         let built_in = STAGES.iter().find(|(name, _)| *name == text);

@@ -178,10 +178,7 @@ impl PolicySpec {
     /// How it goes by other jobs, as sentences without a subject: `follows db, which leads in west`.
     pub fn other_jobs(&self) -> Vec<String> {
         let stages = self.pipeline.iter().flatten();
-        stages
-            .filter_map(|stage| stage.of_other_job(&self.subject.jobs))
-            .map(|stage| stage.in_words())
-            .collect()
+        stages.filter_map(|stage| Some(stage.of_other_job(&self.subject.jobs)?.in_words())).collect()
     }
 
     /// The stages of its pipeline and of its rules.

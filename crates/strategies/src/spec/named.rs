@@ -81,6 +81,9 @@ impl Settings<'_> {
     }
 }
 
+/// What a name stands for, with the name.
+pub(super) type Found<T> = (&'static str, Factory<T>);
+
 /// What a policy can name.
 pub(super) trait Nameable: Sized {
     /// Its kind in messages.
@@ -89,11 +92,7 @@ pub(super) trait Nameable: Sized {
     const TAG: &'static str;
 
     /// Finds it by a name, or reports why it is not there.
-    fn find(
-        name: &Value,
-        known: &Known<'_>,
-        findings: &mut Findings,
-    ) -> Option<(&'static str, Factory<Self>)>;
+    fn find(name: &Value, known: &Known<'_>, findings: &mut Findings) -> Option<Found<Self>>;
 
     fn needs(&self) -> &Needs;
 }
@@ -102,11 +101,7 @@ impl Nameable for OwnStrategy {
     const KIND: &'static str = "strategy";
     const TAG: &'static str = "name";
 
-    fn find(
-        name: &Value,
-        known: &Known<'_>,
-        findings: &mut Findings,
-    ) -> Option<(&'static str, Factory<Self>)> {
+    fn find(name: &Value, known: &Known<'_>, findings: &mut Findings) -> Option<Found<Self>> {
         let all = &known.registered.strategies;
         if all.is_empty() {
             findings.say("this program has no strategies of its own; leave it out");

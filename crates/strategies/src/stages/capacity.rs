@@ -1,5 +1,6 @@
 use election_core::strategy::{MemberRecord, Round};
 
+use super::is_incumbent;
 use crate::{
     needs::Needs,
     published,
@@ -42,7 +43,7 @@ impl Capacity {
     fn has_room(self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
         let needed = published::load(candidate).saturating_add(u64::from(self.load));
         let fits = Self::limit(candidate).is_none_or(|limit| needed <= limit);
-        self.load == 0 || fits || round.incumbent == Some(&candidate.ballot)
+        self.load == 0 || fits || is_incumbent(candidate, round)
     }
 }
 
@@ -54,7 +55,7 @@ impl Comparison for Capacity {
     fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
         let used = published::load(candidate);
         match Self::limit(candidate) {
-            _ if round.incumbent == Some(&candidate.ballot) => "its load is counted already".to_owned(),
+            _ if is_incumbent(candidate, round) => "its load is counted already".to_owned(),
             None => "its capacity has no limit".to_owned(),
             Some(limit) => {
                 let room = if self.has_room(candidate, round) { "room" } else { "no room" };

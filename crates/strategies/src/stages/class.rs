@@ -17,15 +17,6 @@ pub struct Class {
     attribute: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Word {
-    Prefer,
-    Neutral,
-    Avoid,
-    Never,
-    Unknown,
-}
-
 impl Default for Class {
     /// By the attribute `class`.
     fn default() -> Self {
@@ -46,24 +37,18 @@ impl Class {
         Self { attribute: attribute.into() }
     }
 
-    fn text<'a>(&self, candidate: &'a MemberRecord) -> Option<&'a str> {
-        candidate.attributes.get(&self.attribute).map(|text| text.trim())
-    }
-
-    fn word(&self, candidate: &MemberRecord) -> Word {
-        match self.text(candidate) {
-            Some("prefer") => Word::Prefer,
-            None | Some("neutral" | "") => Word::Neutral,
-            Some("avoid") => Word::Avoid,
-            Some("never") => Word::Never,
-            Some(_) => Word::Unknown,
+    /// Its class, or another word.
+    fn word<'a>(&self, candidate: &'a MemberRecord) -> &'a str {
+        match candidate.attributes.get(&self.attribute).map(|text| text.trim()) {
+            None | Some("") => "neutral",
+            Some(word) => word,
         }
     }
 }
 
 impl Filter for Class {
     fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
-        (self.word(candidate) == Word::Never).then(|| format!("its {} is never", self.attribute))
+        (self.word(candidate) == "never").then(|| format!("its {} is never", self.attribute))
     }
 
     fn ground(&self, candidate: &MemberRecord) -> Ground {
@@ -74,30 +59,25 @@ impl Filter for Class {
 impl Comparison for Class {
     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
         match self.word(candidate) {
-            Word::Prefer => 0,
-            Word::Neutral => 1,
-            Word::Avoid | Word::Unknown => 2,
-            Word::Never => 3,
+            "prefer" => 0,
+            "neutral" => 1,
+            "never" => 3,
+            _ => 2,
         }
     }
 
     fn reason(&self, candidate: &MemberRecord, _: Standing, _: &Round<'_>) -> String {
-        let attribute = &self.attribute;
-        match self.word(candidate) {
-            Word::Prefer => format!("{attribute} is prefer"),
-            Word::Neutral => format!("{attribute} is neutral"),
-            Word::Avoid => format!("{attribute} is avoid"),
-            Word::Never => format!("{attribute} is never"),
-            Word::Unknown => {
-                // One phrase among others that are joined by commas.
-                let text = words::quote(self.text(candidate).unwrap_or_default()).replace(',', "");
-                format!("{attribute} is {text:?} which is not a class and counts as avoid")
-            }
+        let (attribute, word) = (&self.attribute, self.word(candidate));
+        if Self::WORDS.contains(&word) {
+            return format!("{attribute} is {word}");
         }
+        // One phrase among others that are joined by commas.
+        let text = words::quote(word).replace(',', "");
+        format!("{attribute} is {text:?} which is not a class and counts as avoid")
     }
 
     fn speaks_when_tied(&self, candidate: &MemberRecord, _: &Round<'_>) -> bool {
-        matches!(self.word(candidate), Word::Avoid | Word::Unknown)
+        !matches!(self.word(candidate), "prefer" | "neutral" | "never")
     }
 }
 

@@ -25,11 +25,8 @@ impl Comparison for FailedLast {
     }
 
     fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
-        if Self::is_failed(candidate, round) {
-            "the leader that failed".to_owned()
-        } else {
-            "not the leader that failed".to_owned()
-        }
+        let not = if Self::is_failed(candidate, round) { "" } else { "not " };
+        format!("{not}the leader that failed")
     }
 
     fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {

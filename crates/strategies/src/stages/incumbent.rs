@@ -1,5 +1,6 @@
 use election_core::strategy::{MemberRecord, Round};
 
+use super::is_incumbent;
 use crate::stage::{Comparison, Stage, Standing};
 
 /// The elected or leading member goes first: leadership does not move without need.
@@ -10,27 +11,18 @@ impl Stage for Incumbent {
     const NAME: &'static str = "incumbent";
 }
 
-impl Incumbent {
-    fn is_incumbent(candidate: &MemberRecord, round: &Round<'_>) -> bool {
-        round.incumbent == Some(&candidate.ballot)
-    }
-}
-
 impl Comparison for Incumbent {
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
-        i64::from(!Self::is_incumbent(candidate, round))
+        i64::from(!is_incumbent(candidate, round))
     }
 
     fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
-        if Self::is_incumbent(candidate, round) {
-            "incumbent".to_owned()
-        } else {
-            "not the incumbent".to_owned()
-        }
+        let words = if is_incumbent(candidate, round) { "incumbent" } else { "not the incumbent" };
+        words.to_owned()
     }
 
     fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
-        Self::is_incumbent(candidate, round)
+        is_incumbent(candidate, round)
     }
 }
 

@@ -1,9 +1,10 @@
 use std::{collections::BTreeMap, fmt, num::NonZeroU32};
 
-use election_core::strategy::{MemberId, MemberRecord, Round, RoundTrips, SiteId};
+use election_core::strategy::{MemberId, MemberRecord, Round, SiteId};
 
 use serde::Deserialize;
 
+use super::is_incumbent;
 use crate::{
     meter::Publishing,
     needs::Needs,
@@ -110,12 +111,16 @@ impl Latency {
             Distance::Majority => majority(shares(candidate, round)),
             Distance::Mean => mean(&shares(candidate, round)),
             Distance::Worst => {
-                let trips: Option<Vec<_>> =
-                    shares(candidate, round).into_iter().map(|share| share.trip).collect();
-                trips.map(|trips| trips.into_iter().max().unwrap_or(0))
+                shares(candidate, round).iter().try_fold(0, |worst, share| Some(share.trip?.max(worst)))
             }
             Distance::ZooKeeper => trips.zookeeper.map(u64::from),
-            Distance::Targets => weighted(&self.targets, trips),
+            Distance::Targets => {
+                let share = |(name, weight): (&String, &NonZeroU32)| MemberWeight {
+                    weight: u64::from(weight.get()),
+                    trip: trips.targets.get(name).copied().map(u64::from),
+                };
+                mean(&self.targets.iter().map(share).collect::<Vec<_>>())
+            }
         }
     }
 
@@ -128,13 +133,9 @@ impl Latency {
             Distance::Targets => "to the targets".to_owned(),
         }
     }
-
-    fn is_incumbent(candidate: &MemberRecord, round: &Round<'_>) -> bool {
-        round.incumbent == Some(&candidate.ballot)
-    }
 }
 
-/// The weight of one member, and its distance, if known.
+/// The weight of one member or target, and its distance, if known.
 struct MemberWeight {
     weight: u64,
     trip: Option<u64>,
@@ -176,18 +177,8 @@ fn mean(shares: &[MemberWeight]) -> Option<u64> {
     let all: u128 = shares.iter().map(|share| u128::from(share.weight)).sum();
     let each = shares.iter().map(|share| Some(u128::from(share.weight) * u128::from(share.trip?)));
     let sum = each.sum::<Option<u128>>()?;
+    // Without any that counts, all are equally far.
     u64::try_from(sum.checked_div(all).unwrap_or(0)).ok()
-}
-
-fn weighted(targets: &BTreeMap<String, NonZeroU32>, trips: &RoundTrips) -> Option<u64> {
-    let (mut sum, mut weights) = (0_u128, 0_u128);
-    for (name, weight) in targets {
-        let weight = u128::from(weight.get());
-        sum += u128::from(*trips.targets.get(name)?) * weight;
-        weights += weight;
-    }
-    // Without members that count, all are equally far.
-    u64::try_from(sum.checked_div(weights).unwrap_or(0)).ok()
 }
 
 /// Microseconds, for readers.
@@ -206,7 +197,7 @@ impl Comparison for Latency {
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         let distance = self.distance(candidate, round);
         let steadiness = Steadiness { margin: self.margin(distance), tolerance: self.tolerance };
-        steadiness.grade(distance, Self::is_incumbent(candidate, round))
+        steadiness.grade(distance, is_incumbent(candidate, round))
     }
 
     fn reason(&self, candidate: &MemberRecord, standing: Standing, round: &Round<'_>) -> String {
@@ -214,7 +205,7 @@ impl Comparison for Latency {
         let distance = self.distance(candidate, round);
         let margin = match self.margin(distance) {
             0 => String::new(),
-            _ if !Self::is_incumbent(candidate, round) => String::new(),
+            _ if !is_incumbent(candidate, round) => String::new(),
             margin => format!(" with {} less as the incumbent", Micros(margin)),
         };
         match distance {

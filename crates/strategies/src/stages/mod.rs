@@ -85,7 +85,17 @@ pub use software::{FirstVersion, Software, Version};
 pub use spread::Spread;
 pub use with_job::{Strength, WithJob, Within};
 
-use election_core::strategy::{Ground, MemberRecord, Previous, Round, SiteId};
+use election_core::strategy::{Cause, Ground, MemberRecord, Previous, Round, SiteId};
+
+/// Whether this member is elected or leads.
+pub(crate) fn is_incumbent(candidate: &MemberRecord, round: &Round<'_>) -> bool {
+    round.incumbent == Some(&candidate.ballot)
+}
+
+/// Whether a stage that starts no move lets the [`Incumbent`] go first.
+fn keeps(round: &Round<'_>) -> bool {
+    matches!(round.cause, Cause::BetterCandidate | Cause::TokensRaised)
+}
 
 /// The leader that failed, if the cause is a failure. Otherwise a former leader is not avoided.
 fn failed<'a>(round: &Round<'a>) -> Option<&'a Previous> {

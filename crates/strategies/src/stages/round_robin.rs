@@ -1,7 +1,8 @@
 use std::cmp::Ordering;
 
-use election_core::strategy::{Cause, MemberRecord, Round};
+use election_core::strategy::{MemberRecord, Round};
 
+use super::{Incumbent, keeps};
 use crate::stage::{Comparison, Stage, Standing};
 
 /// Leadership moves to the next member in the order of member ids: the members after the last leader go first, then
@@ -15,16 +16,10 @@ impl Stage for RoundRobin {
     const NAME: &'static str = "round-robin";
 }
 
-impl RoundRobin {
-    fn keeps(round: &Round<'_>) -> bool {
-        matches!(round.cause, Cause::BetterCandidate | Cause::TokensRaised)
-    }
-}
-
 impl Comparison for RoundRobin {
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
-        if Self::keeps(round) {
-            return i64::from(round.incumbent != Some(&candidate.ballot));
+        if keeps(round) {
+            return Incumbent.grade(candidate, round);
         }
         match round.previous.map(|previous| candidate.member.cmp(&previous.member)) {
             None | Some(Ordering::Greater) => 0,
@@ -33,12 +28,9 @@ impl Comparison for RoundRobin {
         }
     }
 
-    fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
-        if Self::keeps(round) {
-            return match self.grade(candidate, round) {
-                0 => "incumbent".to_owned(),
-                _ => "not the incumbent".to_owned(),
-            };
+    fn reason(&self, candidate: &MemberRecord, standing: Standing, round: &Round<'_>) -> String {
+        if keeps(round) {
+            return Incumbent.reason(candidate, standing, round);
         }
         match round.previous.map(|previous| (previous, candidate.member.cmp(&previous.member))) {
             None => "no member has led yet".to_owned(),
@@ -49,12 +41,14 @@ impl Comparison for RoundRobin {
     }
 
     fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
-        !Self::keeps(round) && self.grade(candidate, round) == 2
+        !keeps(round) && self.grade(candidate, round) == 2
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use election_core::strategy::Cause;
+
     use super::*;
     use crate::{
         Pipeline,

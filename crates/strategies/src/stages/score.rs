@@ -4,6 +4,7 @@ use election_core::strategy::{MemberRecord, Round};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
+use super::is_incumbent;
 use crate::{
     stage::{Comparison, Filter, Stage, Standing},
     steadiness::Steadiness,
@@ -20,33 +21,20 @@ const FULL: u64 = 1000;
 /// declares; values beyond these count like them. So the points do not depend on the other candidates, and one more
 /// candidate changes nothing among the others.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(from = "ScoreText")]
-pub struct Score {
-    terms: Vec<Term>,
-    steadiness: Steadiness,
-}
-
-#[derive(Deserialize)]
 #[serde(expecting = "a table such as { attributes = { cores = { worst = 0, best = 16 } } }")]
-struct ScoreText {
+pub struct Score {
     #[serde(default, deserialize_with = "bounded::<_, _, 0, 1000>")]
     tolerance: u64,
     #[serde(default, deserialize_with = "bounded::<_, _, 0, 1000>")]
     margin: u64,
-    #[serde(deserialize_with = "read_terms")]
-    attributes: Vec<Term>,
+    #[serde(rename = "attributes", deserialize_with = "read_terms")]
+    terms: Vec<Term>,
 }
 
 fn read_terms<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Term>, D::Error> {
     let terms = BTreeMap::<String, Term>::deserialize(from)?;
     let terms = terms.into_iter().map(|(attribute, term)| Term { attribute, ..term });
     Score::new(terms, Steadiness::default()).map(|score| score.terms).map_err(D::Error::custom)
-}
-
-impl From<ScoreText> for Score {
-    fn from(ScoreText { tolerance, margin, attributes: terms }: ScoreText) -> Self {
-        Self { terms, steadiness: Steadiness { tolerance, margin } }
-    }
 }
 
 /// One attribute of a [`Score`].
@@ -136,6 +124,7 @@ impl Score {
     /// # Errors
     /// No attribute counts, or a term's worst and best are equal or not numbers.
     pub fn new(terms: impl IntoIterator<Item = Term>, steadiness: Steadiness) -> Result<Self, ScoreError> {
+        let Steadiness { tolerance, margin } = steadiness;
         let terms: Vec<_> = terms.into_iter().filter(|term| term.weight > 0).collect();
         if terms.is_empty() {
             return Err(ScoreError::Nothing);
@@ -146,7 +135,7 @@ impl Score {
                 return Err(ScoreError::NoRange(term.attribute.clone()));
             }
         }
-        Ok(Self { terms, steadiness })
+        Ok(Self { tolerance, margin, terms })
     }
 
     /// Whether an attribute is mandatory, so that it is a filter as well.
@@ -178,10 +167,6 @@ impl Score {
         }
         (sum / weights * FULL as f64).round() as u64
     }
-
-    fn is_favoured(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
-        self.steadiness.margin > 0 && round.incumbent == Some(&candidate.ballot)
-    }
 }
 
 impl Filter for Score {
@@ -194,16 +179,18 @@ impl Filter for Score {
 impl Comparison for Score {
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         let lost = FULL.saturating_sub(self.points(candidate));
-        self.steadiness.grade(Some(lost), round.incumbent == Some(&candidate.ballot))
+        let steadiness = Steadiness { tolerance: self.tolerance, margin: self.margin };
+        steadiness.grade(Some(lost), is_incumbent(candidate, round))
     }
 
     fn reason(&self, candidate: &MemberRecord, standing: Standing, round: &Round<'_>) -> String {
         let points = self.points(candidate);
         let values: Vec<_> = self.terms.iter().map(|term| term.words(candidate)).collect();
         let values = values.join(" and ");
-        let margin = match self.is_favoured(candidate, round) {
-            true => format!(" with {} more as the incumbent", self.steadiness.margin),
-            false => String::new(),
+        let margin = match self.margin {
+            0 => String::new(),
+            _ if !is_incumbent(candidate, round) => String::new(),
+            margin => format!(" with {margin} more as the incumbent"),
         };
         let which = if standing.is_best() { "best score" } else { "score" };
         format!("{which} {points} of {FULL}{margin} ({values})")

@@ -1,5 +1,6 @@
-use election_core::strategy::{Cause, MemberRecord, Round};
+use election_core::strategy::{MemberRecord, Round};
 
+use super::{Incumbent, keeps};
 use crate::stage::{Comparison, Stage, Standing};
 
 /// A lot that each member draws for each election. Each member gets its share of many elections by weight, although no
@@ -44,25 +45,20 @@ impl Share {
         let drawn = fnv(drawn, candidate.member.as_str().as_bytes());
         (0..u64::from(Self::weight(candidate))).map(|number| mixed(drawn.wrapping_add(number))).max()
     }
-
-    fn keeps(round: &Round<'_>) -> bool {
-        matches!(round.cause, Cause::BetterCandidate | Cause::TokensRaised)
-    }
 }
 
 impl Comparison for Share {
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
-        if Self::keeps(round) {
-            return i64::from(round.incumbent != Some(&candidate.ballot));
+        if keeps(round) {
+            return Incumbent.grade(candidate, round);
         }
         // The upper half of the bits fits. Two of them are equal once in a billion; then the next stage decides.
         self.ticket(candidate).map_or(i64::MAX, |ticket| -((ticket >> 1).cast_signed()))
     }
 
     fn reason(&self, candidate: &MemberRecord, standing: Standing, round: &Round<'_>) -> String {
-        if Self::keeps(round) {
-            let is_incumbent = round.incumbent == Some(&candidate.ballot);
-            return if is_incumbent { "incumbent" } else { "not the incumbent" }.to_owned();
+        if keeps(round) {
+            return Incumbent.reason(candidate, standing, round);
         }
         let weight = match Self::weight(candidate) {
             0 => return "its weight is 0".to_owned(),
@@ -95,6 +91,8 @@ fn mixed(seed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use election_core::strategy::Cause;
 
     use super::*;
     use crate::{

@@ -18,14 +18,6 @@ pub struct SiteOrder {
     forbidden: Vec<SiteId>,
 }
 
-/// The rank of a site.
-#[derive(Clone, Copy)]
-enum SiteRank {
-    Preferred,
-    Listed(usize),
-    Unlisted,
-}
-
 impl Stage for SiteOrder {
     const NAME: &'static str = "site-order";
 }
@@ -54,35 +46,30 @@ impl SiteOrder {
         if round.control.site_order.is_empty() { &self.sites } else { &round.control.site_order }
     }
 
-    fn place(&self, site: &SiteId, round: &Round<'_>) -> SiteRank {
-        if round.control.preferred_site.as_ref() == Some(site) {
-            return SiteRank::Preferred;
-        }
-        match self.sites(round).iter().position(|s| s == site) {
-            Some(index) => SiteRank::Listed(index),
-            None => SiteRank::Unlisted,
-        }
+    fn place(&self, site: &SiteId, round: &Round<'_>) -> Option<usize> {
+        self.sites(round).iter().position(|listed| listed == site)
     }
 
     fn words(&self, site: &SiteId, round: &Round<'_>) -> String {
-        let ordered = !round.control.site_order.is_empty();
+        let order = if round.control.site_order.is_empty() { "order" } else { "the operators' order" };
         match self.place(site, round) {
-            SiteRank::Preferred => format!("site {site} is preferred by a standing order"),
-            SiteRank::Listed(index) if ordered => {
-                format!("site {site} is {} in the operators' order", words::ordinal(index))
-            }
-            SiteRank::Listed(index) => format!("site {site} is {} in order", words::ordinal(index)),
-            SiteRank::Unlisted => format!("site {site} is not in the order of sites"),
+            _ if is_preferred(site, round) => format!("site {site} is preferred by a standing order"),
+            Some(place) => format!("site {site} is {} in {order}", words::ordinal(place)),
+            None => format!("site {site} is not in the order of sites"),
         }
     }
+}
+
+fn is_preferred(site: &SiteId, round: &Round<'_>) -> bool {
+    round.control.preferred_site.as_ref() == Some(site)
 }
 
 impl Comparison for SiteOrder {
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
         match self.place(&candidate.site, round) {
-            SiteRank::Preferred => -1,
-            SiteRank::Listed(index) => i64::try_from(index).unwrap_or(i64::MAX),
-            SiteRank::Unlisted => i64::MAX,
+            _ if is_preferred(&candidate.site, round) => -1,
+            Some(place) => i64::try_from(place).unwrap_or(i64::MAX),
+            None => i64::MAX,
         }
     }
 
@@ -92,7 +79,7 @@ impl Comparison for SiteOrder {
 
     fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
         // Without any order 'not in the order' would be noise.
-        !self.sites(round).is_empty() || matches!(self.place(&candidate.site, round), SiteRank::Preferred)
+        !self.sites(round).is_empty() || is_preferred(&candidate.site, round)
     }
 
     fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {

@@ -1,8 +1,7 @@
-use std::fmt;
-
 use election_core::strategy::{Ground, MemberRecord, Round};
 use serde::Deserialize;
 
+use super::is_incumbent;
 use crate::{
     needs::Needs,
     other_jobs::{LedBy, OtherJob, OtherJobs},
@@ -19,7 +18,6 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a table such as { job = \"db\", place = \"site\" }")]
 pub struct WithJob {
-    #[serde(deserialize_with = "crate::types::name")]
     job: String,
     #[serde(default)]
     place: Within,
@@ -117,7 +115,7 @@ impl WithJob {
     }
 
     /// `in west`, or `on west-1`.
-    fn there(&self) -> impl fmt::Display {
+    fn there(&self) -> String {
         let name = |by: &LedBy| match self.place {
             Within::Member => by.member.to_string(),
             Within::Site => by.site.to_string(),
@@ -136,17 +134,17 @@ impl Filter for WithJob {
             return None;
         }
         let job = &self.job;
-        let is_incumbent = round.incumbent == Some(&candidate.ballot);
-        let is_ordered = round.ordered == Some(&candidate.ballot);
+        let is_wanted = self.strength == Strength::Require;
+        let passes = is_incumbent(candidate, round) || round.ordered == Some(&candidate.ballot);
         match &self.seen {
-            OtherJob::Unknown(why) => (self.strength == Strength::Require && !is_incumbent && !is_ordered)
-                .then(|| format!("it must lead beside {job}: {why}")),
-            OtherJob::Unsettled(..) if is_incumbent || is_ordered => None,
+            OtherJob::Unknown(why) => {
+                (is_wanted && !passes).then(|| format!("it must lead beside {job}: {why}"))
+            }
+            OtherJob::Unsettled(..) if passes => None,
             OtherJob::Unsettled(..) | OtherJob::Led(_) => {
-                let is_wanted = self.strength == Strength::Require;
-                (self.is_beside(candidate) != is_wanted).then(|| match is_wanted {
-                    true => format!("it must lead beside {job} which leads {}", self.there()),
-                    false => format!("it must lead apart from {job} which leads {}", self.there()),
+                (self.is_beside(candidate) != is_wanted).then(|| {
+                    let place = if is_wanted { "beside" } else { "apart from" };
+                    format!("it must lead {place} {job} which leads {}", self.there())
                 })
             }
         }

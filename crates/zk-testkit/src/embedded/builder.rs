@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::cluster::{Cluster, Start};
 use super::server::TestServer;
 use super::settings::TestServerBuilder;
-use super::shell::{self, Shared, TlsSetting};
+use super::shell::{self, Shared};
 use crate::Error;
 use crate::builder::{LEAST, MOST, MOST_TICKS, check_common, check_range};
 use crate::error::Context as _;
@@ -65,16 +65,12 @@ impl TestServerBuilder {
         let started_ms = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
         let start = Start { ms: started_ms, seed, secret: fastrand::u64(..) };
-        let tls = TlsSetting {
-            #[cfg(feature = "tls")]
-            tls: self.tls.clone(),
-        };
         let shared = Arc::new(Shared::new(Cluster::new(self, addresses.clone(), start)));
         let mut tasks = vec![tokio::spawn(shell::run_timers(Arc::clone(&shared)))];
         let mut port_changes = Vec::new();
         for (server, listener) in listeners.into_iter().enumerate() {
             let (port_change, receiver) = mpsc::unbounded_channel();
-            let accept = shell::accept(Arc::clone(&shared), server, tls.clone(), listener, receiver);
+            let accept = shell::accept(Arc::clone(&shared), server, listener, receiver);
             tasks.push(tokio::spawn(accept));
             port_changes.push(port_change);
         }

@@ -77,6 +77,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is spoken below ZooKeeper's protocol, where that is TLS.
+    #[cfg(feature = "tls")]
+    fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
+        self.state().cluster.settings.tls.clone()
+    }
+
     fn open(&self, server: usize, peer: SocketAddr) -> Opened {
         let (to, outputs) = mpsc::unbounded_channel();
         let connection = self.change(|cluster, connections| {
@@ -104,11 +110,7 @@ pub(super) async fn run_timers(shared: Arc<Shared>) {
         let woken = shared.wake.notified();
         match until {
             Some(until) => {
-                tokio::select! {
-                    biased;
-                    () = tokio::time::sleep_until(until) => {}
-                    () = woken => {}
-                }
+                let _ = tokio::time::timeout_at(until, woken).await;
             }
             None => woken.await,
         }
@@ -122,18 +124,10 @@ pub(super) struct PortChange {
     pub(super) done: oneshot::Sender<std::io::Result<()>>,
 }
 
-/// What is spoken below ZooKeeper's protocol: TCP, or TLS over it.
-#[derive(Clone, Debug)]
-pub(super) struct TlsSetting {
-    #[cfg(feature = "tls")]
-    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
-}
-
 /// Takes the connections to one server; dropping the future ends them.
 pub(super) async fn accept(
     shared: Arc<Shared>,
     server: usize,
-    tls: TlsSetting,
     mut listener: Listener,
     mut port_changes: mpsc::UnboundedReceiver<PortChange>,
 ) {
@@ -144,23 +138,19 @@ pub(super) async fn accept(
                 let _ = done.send(listener.refuse(refuse));
             }
             (stream, peer) = listener.accept() => {
-                connections.spawn(serve(Arc::clone(&shared), server, tls.clone(), stream, peer));
+                connections.spawn(serve(Arc::clone(&shared), server, stream, peer));
             }
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn serve(shared: Arc<Shared>, server: usize, tls: TlsSetting, mut stream: TcpStream, peer: SocketAddr) {
+async fn serve(shared: Arc<Shared>, server: usize, mut stream: TcpStream, peer: SocketAddr) {
     // Without it small replies would wait for acknowledgements of earlier ones.
     let _ = stream.set_nodelay(true);
-    let TlsSetting {
-        #[cfg(feature = "tls")]
-        tls,
-    } = tls;
     let opened = shared.open(server, peer);
     #[cfg(feature = "tls")]
-    if let Some(tls) = tls {
+    if let Some(tls) = shared.tls() {
         return serve_tls(&shared, opened, tls, stream).await;
     }
     let (mut reading, mut writing) = stream.split();

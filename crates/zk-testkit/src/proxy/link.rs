@@ -91,9 +91,7 @@ impl From<std::io::Error> for Reset {
 pub(crate) async fn run(client: TcpStream, number: usize, shared: &ProxyState) {
     let mut client = Wire::new(client);
     shared.open(|gate| gate.black_hole).await;
-    let Some(mut server) = connect(&shared.targets).await else {
-        return;
-    };
+    let Some(mut server) = connect(&shared.targets).await else { return };
     let link = ProxiedConnection { number, ..ProxiedConnection::default() };
     let ended = {
         let (from_client, to_client) = client.stream.split();

@@ -40,10 +40,7 @@ impl Cluster {
             let frame = match cut_frame(&mut held.input, self.settings.max_request) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return,
-                Err(_) => {
-                    self.end(connection, Ending::Orderly);
-                    return;
-                }
+                Err(_) => return self.end(connection, Ending::Orderly),
             };
             if held.input.is_empty() {
                 held.input = BytesMut::new();
@@ -51,8 +48,7 @@ impl Cluster {
             held.received += 1;
             self.replicas[at].received += 1;
             if !self.replicas[at].serves_reads() {
-                self.end(connection, Ending::Orderly);
-                return;
+                return self.end(connection, Ending::Orderly);
             }
             self.frame(connection, &frame);
         }
@@ -64,8 +60,7 @@ impl Cluster {
             Stage::Handshake => self.connect_request(connection, frame),
             Stage::Open { session, timeout_ms } => {
                 let Ok(header) = RequestHeader::decode(frame) else {
-                    self.end(connection, Ending::Orderly);
-                    return;
+                    return self.end(connection, Ending::Orderly);
                 };
                 let body = frame.slice(RequestHeader::LEN..);
                 match header.op {
@@ -111,10 +106,7 @@ impl Cluster {
     }
 
     fn connect_request(&mut self, connection: u64, frame: &[u8]) {
-        let Ok(request) = ConnectRequest::decode(frame) else {
-            self.end(connection, Ending::Orderly);
-            return;
-        };
+        let Ok(request) = ConnectRequest::decode(frame) else { return self.end(connection, Ending::Orderly) };
         let Some(held) = self.connections.get_mut(&connection) else { return };
         let at = held.at;
         let elsewhere = self.destined.get(&request.session_id).is_some_and(|server| *server != at);
@@ -123,8 +115,7 @@ impl Cluster {
         let too_much = is_local && (request.read_only != Some(true) || self.sessions.has(request.session_id));
         // It has seen what this server has not; with another it will be luckier.
         if too_much || elsewhere || request.last_zxid > self.replicas[at].tree.zxid() {
-            self.end(connection, Ending::Orderly);
-            return;
+            return self.end(connection, Ending::Orderly);
         }
         let refuses = self.replicas[at].refuses;
         let (min, mut max) = self.settings.granted();
@@ -168,8 +159,7 @@ impl Cluster {
         if !is_good {
             let refusal = ConnectResponse::refusal(with_read_only);
             self.send_to_client(connection, Output::frame(|out| refusal.encode(out)));
-            self.end(connection, Ending::Orderly);
-            return;
+            return self.end(connection, Ending::Orderly);
         }
         held.stage = Stage::Open { session, timeout_ms };
         let at = &self.replicas[held.at];
@@ -209,8 +199,7 @@ impl Cluster {
     fn authenticate(&mut self, connection: u64, xid: i32, body: &[u8]) {
         let Ok(Request::Auth { scheme: Some(scheme), credentials, .. }) = Request::decode(OpCode::AUTH, body)
         else {
-            self.end(connection, Ending::Orderly);
-            return;
+            return self.end(connection, Ending::Orderly);
         };
         let Some(held) = self.connections.get_mut(&connection) else { return };
         match self.replicas[held.at].refuses {

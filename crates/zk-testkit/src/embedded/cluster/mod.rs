@@ -89,7 +89,7 @@ pub struct SessionInfo {
 
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
-    settings: TestServerBuilder,
+    pub(crate) settings: TestServerBuilder,
     addresses: Vec<SocketAddr>,
     start: Start,
     now: Duration,
@@ -376,8 +376,7 @@ impl Cluster {
             let is_last = matches!(output, Output::Close(_));
             self.outputs.push((connection, output));
             if is_last {
-                self.forget(connection);
-                return;
+                return self.forget(connection);
             }
             held.sent += 1;
             self.replicas[held.at].sent += 1;

@@ -23,9 +23,7 @@ pub(super) struct Asking<'a> {
 
 /// What is to be done for a request that goes through the log, or why nothing is.
 pub(super) fn change(tree: &Tree, asking: Asking<'_>, op: OpCode, body: &Bytes) -> Change {
-    let Ok(request) = Request::decode(op, body) else {
-        return Change::Nothing(ErrorCode::MARSHALLING_ERROR);
-    };
+    let Ok(request) = Request::decode(op, body) else { return Change::Nothing(ErrorCode::MARSHALLING_ERROR) };
     let mut draft = Draft { tree, asking, body, changed: HashMap::new() };
     let change = match &request {
         Request::Create(create) => draft.create(create.op, create),

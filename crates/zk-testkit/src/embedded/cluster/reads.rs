@@ -78,15 +78,11 @@ impl Replica {
             Request::MultiRead(parts) => {
                 Ok(Reply::Multi(parts.iter().map(|part| self.part(reader, part)).collect::<Result<_, _>>()?))
             }
-            Request::SetWatches { .. }
-            | Request::AddWatch { .. }
-            | Request::CheckWatches { .. }
-            | Request::RemoveWatches { .. } => self.watch(reader, request),
-            _ => Err(ErrorCode::UNIMPLEMENTED),
+            _ => self.watch(reader, request),
         }
     }
 
-    /// Sets, checks or removes watches.
+    /// Sets, checks or removes watches. Nothing else is left.
     fn watch(&mut self, reader: &Reader<'_>, request: &Request<'_>) -> Result<Reply, ErrorCode> {
         let Self { tree, watches, .. } = self;
         let &Reader { watcher, release, .. } = reader;

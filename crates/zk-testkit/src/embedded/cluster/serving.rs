@@ -51,8 +51,7 @@ impl Cluster {
         if matches!(request, Ok(Request::Other { .. })) || (header.op == OpCode::CHECK && is_newer) {
             let header = ReplyHeader { xid: header.xid, zxid: -1, error: ErrorCode::UNIMPLEMENTED };
             self.say_reply(connection, header, &Reply::Empty);
-            self.end(connection, Ending::Orderly);
-            return;
+            return self.end(connection, Ending::Orderly);
         }
         let Some(held) = self.connections.get_mut(&connection) else { return };
         let at = held.at;
@@ -61,8 +60,7 @@ impl Cluster {
         {
             held.fault = self.rules.take_match(&asked);
             if held.fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::ToServer) {
-                self.strike(connection);
-                return;
+                return self.strike(connection);
             }
         }
         if self.replicas[at].local.is_some() {
@@ -98,12 +96,10 @@ impl Cluster {
         if let Some(sessions) = self.replicas[at].local.as_ref().or(known)
             && let Err(error) = sessions.check(session, at)
         {
-            self.reply(origin, Err(error));
-            return;
+            return self.reply(origin, Err(error));
         }
         if *request == Request::Ping {
-            self.reply(Origin { xid: xid::PING, ..origin }, Ok(Reply::Empty));
-            return;
+            return self.reply(Origin { xid: xid::PING, ..origin }, Ok(Reply::Empty));
         }
         let replica = &mut self.replicas[at];
         let reader = Reader { watcher: origin.connection, session, who, release: self.settings.release };

@@ -37,9 +37,7 @@ impl Sessions {
 
     /// False if there is no such session, or no longer.
     fn change(&mut self, id: i64, change: impl FnOnce(&mut Session)) -> bool {
-        let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else {
-            return false;
-        };
+        let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else { return false };
         let before = session.ends;
         change(session);
         if session.closing {

@@ -72,9 +72,7 @@ impl<T: JavaHash + PartialEq> HashOrder<T> {
         }
         let slot = self.slot(value);
         let chain = &mut self.chains[slot];
-        let Some(at) = chain.iter().position(|held| held == value) else {
-            return false;
-        };
+        let Some(at) = chain.iter().position(|held| held == value) else { return false };
         chain.remove(at);
         self.len -= 1;
         true

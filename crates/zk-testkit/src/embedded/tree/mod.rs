@@ -133,9 +133,7 @@ impl Tree {
     /// live is over.
     pub(crate) fn ended(&self, time: i64) -> Vec<String> {
         let is_over = |path: &&String| {
-            let Some(node) = self.get(path).filter(|node| node.children.is_empty()) else {
-                return false;
-            };
+            let Some(node) = self.get(path).filter(|node| node.children.is_empty()) else { return false };
             match node.owner {
                 Owner::Container => node.created_children > 0,
                 Owner::Ttl(ttl) => time - node.mtime > ttl,
@@ -152,17 +150,12 @@ impl Tree {
 
     /// Carries a transaction out, and gives the reply to who asked for it.
     pub(crate) fn apply(&mut self, txn: &Txn, watches: &mut Watches) -> Result<Reply, ErrorCode> {
-        let reply = self.apply_change(txn, &txn.change, watches);
+        let reply = self.carry_out(txn, &txn.change, watches);
         self.zxid = txn.zxid;
         reply
     }
 
-    fn apply_change(
-        &mut self,
-        txn: &Txn,
-        change: &Change,
-        watches: &mut Watches,
-    ) -> Result<Reply, ErrorCode> {
+    fn carry_out(&mut self, txn: &Txn, change: &Change, watches: &mut Watches) -> Result<Reply, ErrorCode> {
         Ok(match change {
             Change::OpenSession | Change::Checked => Reply::Empty,
             Change::CloseSession(paths) => {
@@ -213,7 +206,7 @@ impl Tree {
         let Some(failed) = failed else {
             return changes
                 .iter()
-                .map(|change| match (self.apply_change(txn, change, watches), change) {
+                .map(|change| match (self.carry_out(txn, change, watches), change) {
                     // Of a group Apache ZooKeeper does not report that its own znodes differ from the leader's.
                     (Err(_), Change::Create { path, .. }) => {
                         (change.part_op(), Ok(Reply::Path(path.clone())))
