@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 
 use crate::cargo::{self, CargoTarget, cargo};
 use crate::{bench_postgres, packages};
@@ -17,14 +17,12 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
     let targets = cargo::targets()?;
     let benches: Vec<_> = targets.iter().filter_map(|target| Some((benchmark(target)?, target))).collect();
     let chosen: Vec<_> = benches.iter().filter(|(its, _)| name.is_none_or(|name| *its == name)).collect();
-    if chosen.is_empty() {
+    if let Some(name) = name
+        && chosen.is_empty()
+    {
         let mut known: Vec<&str> = benches.iter().map(|(name, _)| *name).chain([POSTGRES]).collect();
         known.sort_unstable();
-        match (name, known.is_empty()) {
-            (_, true) => bail!("this workspace has no benchmark"),
-            (Some(name), _) => bail!("unknown benchmark {name}; known: {}", known.join(", ")),
-            (None, _) => {}
-        }
+        bail!("unknown benchmark {name}; known: {}", known.join(", "));
     }
     packages::ensure_zookeeper().await?;
     for (name, bench) in chosen {
@@ -32,19 +30,13 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
         if !programs.is_empty() {
             let mut build = cargo(["build", "--release", "--bins"]);
             build.args(programs.iter().flat_map(|package| ["--package", package]));
-            if !cargo::run(&mut build).await?.success() {
-                bail!("cannot build the programs to be measured");
-            }
+            ensure!(cargo::run(&mut build).await?.success(), "cannot build the programs to be measured");
         }
         let mut command = match bench.kind.as_str() {
             "bin" => cargo(["run", "--release", "--package", &bench.package, "--bin", &bench.name]),
             _ => cargo(["bench", "--package", &bench.package, "--bench", &bench.name]),
         };
-        command.arg("--").args(args);
-        let status = cargo::run(&mut command).await?;
-        if !status.success() {
-            bail!("benchmark {name}: {status}");
-        }
+        cargo::succeed(command.arg("--").args(args), &format!("benchmark {name}")).await?;
     }
     Ok(ExitCode::SUCCESS)
 }

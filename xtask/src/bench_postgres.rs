@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 use zk_testkit::{Ensemble, Network};
 
 use crate::cargo::{self, cargo};
@@ -31,9 +31,7 @@ pub(crate) async fn run(args: &[String]) -> anyhow::Result<ExitCode> {
     let mut words = args.to_vec();
     if !words.iter().any(|word| word.starts_with("--worker")) {
         let mut build = cargo(["build", "--release", "--package", "dr-worker", "--bins"]);
-        if !cargo::run(&mut build).await?.success() {
-            bail!("cannot build dr-worker");
-        }
+        ensure!(cargo::run(&mut build).await?.success(), "cannot build dr-worker");
         let program = cargo::target_directory()?.join("release/dr-worker");
         words.extend(["--worker".to_owned(), program.display().to_string()]);
     }
@@ -49,9 +47,7 @@ pub(crate) async fn run(args: &[String]) -> anyhow::Result<ExitCode> {
     words.extend(["--dir".to_owned(), dir.path().display().to_string()]);
     let script = cargo::root().join("benches/postgres/bench.py");
     let status = cargo::run(Command::new(venv.join("bin/python3")).arg(script).args(words)).await?;
-    if !status.success() {
-        bail!("the benchmark postgres: {status}; its logs are in {}", dir.keep().display());
-    }
+    ensure!(status.success(), "the benchmark postgres: {status}; its logs are in {}", dir.keep().display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,16 +6,15 @@ use std::time::Instant;
 
 use crate::cargo::{self, cargo};
 use crate::group;
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 
 /// The libraries that other programs depend on.
 const PACKAGES: [&str; 3] = ["zk-session", "election-core", "strategies"];
 
 pub(crate) async fn run(build: bool) -> anyhow::Result<ExitCode> {
     // The download is no part of a build.
-    if build && !cargo::run(&mut cargo(["fetch", "--locked"])).await?.success() {
-        bail!("cargo cannot fetch the dependencies");
-    }
+    let is_fetched = !build || cargo::run(&mut cargo(["fetch", "--locked"])).await?.success();
+    ensure!(is_fetched, "cargo cannot fetch the dependencies");
     for package in PACKAGES {
         println!("{package}: {} crates", crates(package)?);
         if build {
@@ -32,9 +31,7 @@ pub(crate) async fn run(build: bool) -> anyhow::Result<ExitCode> {
 fn crates(package: &str) -> anyhow::Result<usize> {
     let mut tree = cargo(["tree", "--locked", "-p", package, "-e", "normal,build", "--prefix", "none"]);
     let output = tree.output().context("cannot start cargo")?;
-    if !output.status.success() {
-        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
-    }
+    ensure!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
     let tree = String::from_utf8_lossy(&output.stdout);
     // A repeated crate is marked.
     let crates: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).collect();
@@ -47,10 +44,6 @@ async fn clean_build(package: &str, profile: &str) -> anyhow::Result<(f64, f64)>
     let mut build = cargo(["build", "--profile", profile, "--locked", "-p", package, "--target-dir"]);
     build.arg(target.path());
     let (begun, before) = (Instant::now(), group::processor_time()?);
-    let status = cargo::run(&mut build).await?;
-    let figures = (begun.elapsed().as_secs_f64(), group::processor_time()? - before);
-    if !status.success() {
-        bail!("cargo cannot build {package}: {status}");
-    }
-    Ok(figures)
+    cargo::succeed(&mut build, &format!("cargo cannot build {package}")).await?;
+    Ok((begun.elapsed().as_secs_f64(), group::processor_time()? - before))
 }

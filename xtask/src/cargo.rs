@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
 use crate::group::Group;
@@ -47,6 +47,13 @@ pub(crate) async fn run(command: &mut Command) -> anyhow::Result<ExitStatus> {
     Group::start(command)?.status().await
 }
 
+/// Runs a program to its end, which must be a success. Else the error is about `what`.
+pub(crate) async fn succeed(command: &mut Command, what: &str) -> anyhow::Result<()> {
+    let status = run(command).await?;
+    ensure!(status.success(), "{what}: {status}");
+    Ok(())
+}
+
 /// A program that cargo has built.
 #[derive(Debug, Clone)]
 pub(crate) struct Built {
@@ -61,10 +68,7 @@ pub(crate) struct Built {
 pub(crate) async fn build(command: &mut Command) -> anyhow::Result<Vec<Built>> {
     let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
     command.args(["--message-format", "json-render-diagnostics"]).stdout(output.try_clone()?);
-    let status = run(command).await?;
-    if !status.success() {
-        bail!("cargo cannot build: {status}");
-    }
+    succeed(command, "cargo cannot build").await?;
     output.rewind()?;
     let (targets, mut built) = (targets()?, Vec::new());
     for line in BufReader::new(output).lines() {
@@ -130,8 +134,6 @@ pub(crate) fn target_directory() -> anyhow::Result<PathBuf> {
 pub(crate) fn metadata() -> anyhow::Result<Value> {
     let output =
         cargo(["metadata", "--no-deps", "--format-version", "1"]).output().context("cannot start cargo")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    }
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).context("cargo metadata")
 }

@@ -55,13 +55,27 @@ pub(crate) enum Chore {
     /// root, `ip`, PostgreSQL and pip, and installs Patroni from PyPI into a temporary directory. `--rounds N` sets the
     /// number of rounds of each event, `--sync` makes commits wait for the standby, `--worker FILE` uses a program that
     /// is already built.
-    Bench(BenchArgs),
+    Bench {
+        /// The benchmark's name; by default all.
+        name: Option<String>,
+        /// Arguments of the benchmark, such as `--help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Print the number of crates that each library needs.
-    BuildFigures(BuildFiguresArgs),
+    BuildFigures {
+        /// Build each in an empty directory, and print the seconds.
+        #[arg(long)]
+        build: bool,
+    },
     /// Print the size of each crate as a Markdown table.
     ///
     /// The table shows lines, public items, the largest files, and files in circles.
-    Figures(FiguresArgs),
+    Figures {
+        /// Print each circle of modules and folders, with the lines that are its edges.
+        #[arg(long)]
+        circles: bool,
+    },
     /// Write the table in docs/metrics.md and the Grafana dashboard.
     ///
     /// Both are made from dr-worker's list of metrics.
@@ -166,29 +180,6 @@ pub(crate) struct ReleaseArgs {
     /// Use a program that is already built.
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    /// The benchmark's name; by default all.
-    pub(crate) name: Option<String>,
-    /// Arguments of the benchmark, such as `--help`.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) args: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BuildFiguresArgs {
-    /// Build each in an empty directory, and print the seconds.
-    #[arg(long)]
-    pub(crate) build: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FiguresArgs {
-    /// Print each circle of modules and folders, with the lines that are its edges.
-    #[arg(long)]
-    pub(crate) circles: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,16 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::ensure;
 
 use crate::cargo::{self, cargo};
 
 /// The tests that compare the files with the list write them instead.
 pub(crate) async fn run() -> anyhow::Result<ExitCode> {
     let mut test = cargo(["test", "--quiet", "--package", "dr-worker", "--lib", "metrics"]);
-    if !cargo::run(test.env("UPDATE_METRICS", "1")).await?.success() {
-        bail!("the files were not written");
-    }
+    ensure!(cargo::run(test.env("UPDATE_METRICS", "1")).await?.success(), "the files were not written");
     println!("docs/metrics.md and config/grafana/dr-worker.json are up to date");
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 use nix::sys::stat::{Mode, umask};
 
 use crate::cargo::{self, cargo};
@@ -42,22 +42,21 @@ pub(crate) async fn run(args: &DistArgs) -> anyhow::Result<ExitCode> {
     fs::write(generated.join("THIRD-PARTY"), third_party::made()?)?;
     let package = package::Package::read(NAME, args.revision)?;
     let root = work.path().join("root");
+    let installed = package.install(&program, &generated, &root)?;
     let file = if args.rpm {
         let parts = work.path().join("parts");
         fs::create_dir(&parts)?;
-        package.build_rpm(&program, &generated, &root, &out, &parts, args.fast).await?
+        package.build_rpm(&root, &out, &parts, args.fast).await?
     } else {
-        package.build_deb(&program, &generated, &root, &out, args.fast).await?
+        package.build_deb(installed, &root, &out, args.fast).await?
     };
     println!("{}", file.display());
     Ok(ExitCode::SUCCESS)
 }
 
 async fn built(target: &Path) -> anyhow::Result<PathBuf> {
-    let status = cargo::run(&mut cargo(["build", "--locked", "--profile", "dist", "-p", NAME])).await?;
-    if !status.success() {
-        bail!("cargo cannot build {NAME}: {status}");
-    }
+    let mut build = cargo(["build", "--locked", "--profile", "dist", "-p", NAME]);
+    cargo::succeed(&mut build, &format!("cargo cannot build {NAME}")).await?;
     Ok(target.join("dist").join(NAME))
 }
 
@@ -80,11 +79,7 @@ async fn generate(program: &Path, dir: &Path) -> anyhow::Result<()> {
 
 pub(crate) async fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let status = cargo::run(command).await.with_context(|| format!("cannot start {program}"))?;
-    if !status.success() {
-        bail!("{program}: {status}");
-    }
-    Ok(())
+    cargo::succeed(command, &program).await
 }
 
 /// The standard output of a command that succeeds.
@@ -93,8 +88,7 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| {
         format!("cannot start {program}; on Debian, install dpkg, dpkg-dev, rpm and gzip first")
     })?;
-    if !output.status.success() {
-        bail!("{program}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program}: {}: {}", output.status, errors.trim());
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 use zk_testkit::{Ensemble, Error};
 
 use crate::cargo;
@@ -16,10 +16,7 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 
 impl EnsembleDir {
     fn path(&self) -> PathBuf {
-        match &self.dir {
-            Some(dir) => dir.clone(),
-            None => cargo::root().join(".ensemble"),
-        }
+        self.dir.clone().unwrap_or_else(|| cargo::root().join(".ensemble"))
     }
 }
 
@@ -56,13 +53,12 @@ async fn already_up(up: &EnsembleUp, dir: &std::path::Path) -> anyhow::Result<Ex
     let ensemble = Ensemble::attach(dir)?;
     let there = ensemble.servers().len();
     let base = ensemble.addresses()[0].port();
-    if there != up.servers || base != up.base_port {
-        bail!(
-            "an ensemble of {there} servers from port {base} is running in {}: end it with \
-             `cargo xtask ensemble down`, or give another --dir",
-            dir.display()
-        );
-    }
+    ensure!(
+        there == up.servers && base == up.base_port,
+        "an ensemble of {there} servers from port {base} is running in {}: end it with \
+         `cargo xtask ensemble down`, or give another --dir",
+        dir.display()
+    );
     for server in ensemble.servers() {
         if server.pid().is_none() {
             ensemble.start_server(server.index()).await?;
@@ -100,15 +96,14 @@ pub(crate) async fn status(at: &EnsembleDir) -> anyhow::Result<ExitCode> {
     let ensemble = Ensemble::attach(at.path())?;
     let mut all_serve = true;
     for server in ensemble.servers() {
-        let mode = match server.pid() {
-            None => "stopped".to_owned(),
-            Some(pid) => match ensemble.mode(server.index()).await {
-                Some(mode) => format!("{}, pid {pid}", format!("{mode:?}").to_lowercase()),
-                None => format!("runs but does not serve, pid {pid}"),
-            },
+        let mode = ensemble.mode(server.index()).await;
+        all_serve &= mode.is_some();
+        let state = match (server.pid(), mode) {
+            (None, _) => "stopped".to_owned(),
+            (Some(pid), Some(mode)) => format!("{}, pid {pid}", format!("{mode:?}").to_lowercase()),
+            (Some(pid), None) => format!("runs but does not serve, pid {pid}"),
         };
-        all_serve &= ensemble.mode(server.index()).await.is_some();
-        println!("server {}  {}  {mode}", server.index(), server.address());
+        println!("server {}  {}  {state}", server.index(), server.address());
     }
     if all_serve {
         println!("{}", ensemble.connect_string());

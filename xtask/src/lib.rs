@@ -19,13 +19,14 @@ mod model;
 mod packages;
 mod published;
 mod release;
-mod signals;
 mod sources;
 mod test;
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Parser as _;
+use tokio::signal::unix::{SignalKind, signal};
 
 use cli::{Chore, EnsembleChore};
 
@@ -48,7 +49,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         // Dropping the chore ends every process that it has started.
         tokio::select! {
             outcome = chore(cli.chore) => outcome,
-            signal = signalled() => Ok(signal?.exit_code()),
+            code = signalled() => code,
         }
     })
 }
@@ -62,9 +63,9 @@ async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Ensemble(EnsembleChore::Up(up)) => ensemble::up(&up).await,
         Chore::Ensemble(EnsembleChore::Down(down)) => ensemble::down(&down),
         Chore::Ensemble(EnsembleChore::Status(at)) => ensemble::status(&at).await,
-        Chore::Bench(args) => bench::run(args.name.as_deref(), &args.args).await,
-        Chore::BuildFigures(args) => build_figures::run(args.build).await,
-        Chore::Figures(args) => figures::run(args.circles),
+        Chore::Bench { name, args } => bench::run(name.as_deref(), &args).await,
+        Chore::BuildFigures { build } => build_figures::run(build).await,
+        Chore::Figures { circles } => figures::run(circles),
         Chore::Dashboard => dashboard::run().await,
         Chore::Book => book().await,
         Chore::Model(args) => model::run(&args).await,
@@ -79,9 +80,15 @@ async fn book() -> anyhow::Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reports the signal at once: ending everything takes a moment.
-async fn signalled() -> anyhow::Result<signals::Ended> {
-    let signal = signals::any().await?;
-    eprintln!("\n{signal}: ending everything that was started");
-    Ok(signal)
+/// Waits for Ctrl-C or SIGTERM, and reports it at once: ending everything takes a moment. From the first call on neither
+/// ends this process, so that it can clean up. The exit code is 128 and the signal's number, as shells give it.
+async fn signalled() -> anyhow::Result<ExitCode> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
+    let (how, code) = tokio::select! {
+        _ = interrupt.recv() => ("interrupted", 130),
+        _ = terminate.recv() => ("terminated", 143),
+    };
+    eprintln!("\n{how}: ending everything that was started");
+    Ok(ExitCode::from(code))
 }

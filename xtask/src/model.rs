@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
-
 use crate::cargo::{self, cargo};
 use crate::cli::ModelArgs;
 
@@ -14,19 +12,11 @@ pub(crate) async fn run(args: &ModelArgs) -> anyhow::Result<ExitCode> {
     };
     let mut command = cargo(["test", "--package", package, "--all-features", "--test", "it"]);
     command.args(["--", "--exact", test, "--ignored", "--nocapture"]);
-    let mut set = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            command.env(name, value);
-        }
-    };
-    set("MODEL_RUN", args.run.clone());
-    set("MODEL_FAULTS", args.faults.map(|n| n.to_string()));
-    set("MODEL_OVERTAKES", args.overtakes.map(|n| n.to_string()));
-    set("MODEL_STATES", args.states.map(|n| n.to_string()));
-    set("MODEL_WITHOUT", args.without.clone());
-    let status = cargo::run(&mut command).await?;
-    if !status.success() {
-        bail!("the model: {status}");
-    }
+    command.envs(args.run.as_ref().map(|run| ("MODEL_RUN", run)));
+    command.envs(args.faults.map(|n| ("MODEL_FAULTS", n.to_string())));
+    command.envs(args.overtakes.map(|n| ("MODEL_OVERTAKES", n.to_string())));
+    command.envs(args.states.map(|n| ("MODEL_STATES", n.to_string())));
+    command.envs(args.without.as_ref().map(|rule| ("MODEL_WITHOUT", rule)));
+    cargo::succeed(&mut command, "the model").await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -168,7 +168,7 @@ async fn ensure(find: impl Fn() -> Result<Installation, Error>) -> anyhow::Resul
         Err(error @ (Error::JarsMissing { .. } | Error::JavaMissing { .. })) => error,
         found => return Ok(found?),
     };
-    if !Path::new("/usr/bin/apt-get").exists() {
+    if !has_apt_get() {
         bail!("{missing}\nthis machine has no apt-get: install them another way");
     }
     // If ZooKeeper is there, only Java can be missing.
@@ -177,10 +177,7 @@ async fn ensure(find: impl Fn() -> Result<Installation, Error>) -> anyhow::Resul
         _ => &PACKAGES[1..],
     };
     eprintln!("installing {}: {missing}", wanted.join(" and "));
-    apt_get(&["update", "--quiet"]).await?;
-    let mut install = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
-    install.extend(wanted);
-    apt_get(&install).await?;
+    install(wanted).await?;
     find().context("after apt-get has installed the packages")
 }
 
@@ -190,34 +187,23 @@ const CONTENDERS: [&str; 3] = ["default-jdk-headless", "libcurator-recipes-java"
 /// Installs the packages for the tests with other implementations, if it can. Those tests are skipped with a message
 /// without them, so a failure is no error.
 pub(crate) async fn offer_contenders() {
-    if contenders_are_there() || !Path::new("/usr/bin/apt-get").exists() {
+    if contenders_are_there() || !has_apt_get() {
         return;
     }
     eprintln!("installing {}, for tests with other implementations", CONTENDERS.join(", "));
-    let mut install = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
-    install.extend(CONTENDERS);
-    let installed = async {
-        apt_get(&["update", "--quiet"]).await?;
-        apt_get(&install).await
-    };
-    if let Err(error) = installed.await {
+    if let Err(error) = install(&CONTENDERS).await {
         eprintln!("tests with other implementations are skipped: {error:#}");
     }
 }
 
 /// Installs the package of a program, if it can.
-pub(crate) async fn offer(package: &str, program: &str) -> bool {
-    let is_there = || Path::new(program).exists();
-    if !is_there() && Path::new("/usr/bin/apt-get").exists() {
-        let installed = async {
-            apt_get(&["update", "--quiet"]).await?;
-            apt_get(&["install", "--yes", "--quiet", "--no-install-recommends", package]).await
-        };
-        if let Err(error) = installed.await {
-            eprintln!("{error:#}");
-        }
+pub(crate) async fn offer(package: &str, program: &str) {
+    if !Path::new(program).exists()
+        && has_apt_get()
+        && let Err(error) = install(&[package]).await
+    {
+        eprintln!("{error:#}");
     }
-    is_there()
 }
 
 fn contenders_are_there() -> bool {
@@ -228,6 +214,16 @@ fn contenders_are_there() -> bool {
     succeeds("javac", &["-version"])
         && Path::new("/usr/share/java/curator-recipes.jar").exists()
         && (has_kazoo("python3") || has_kazoo("/usr/bin/python3"))
+}
+
+fn has_apt_get() -> bool {
+    Path::new("/usr/bin/apt-get").exists()
+}
+
+async fn install(packages: &[&str]) -> anyhow::Result<()> {
+    apt_get(&["update", "--quiet"]).await?;
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends"];
+    apt_get(&[&install[..], packages].concat()).await
 }
 
 async fn apt_get(args: &[&str]) -> anyhow::Result<()> {
@@ -250,12 +246,9 @@ async fn apt_get(args: &[&str]) -> anyhow::Result<()> {
 }
 
 async fn succeed(command: &mut Command) -> anyhow::Result<()> {
-    let status = cargo::run(command).await?;
-    if !status.success() {
-        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
-        bail!("{} {}: {status}", command.get_program().to_string_lossy(), args.join(" "));
-    }
-    Ok(())
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    cargo::succeed(command, &line).await
 }
 
 fn sudo_without_password() -> bool {

@@ -128,9 +128,9 @@ pub(super) async fn run(name: &str, args: &[String]) -> anyhow::Result<ExitCode>
         let chaos = built().await?;
         for sabotage in &chosen {
             println!("the schedule of {}, without it: every promise must hold", sabotage.name);
-            let status =
-                cargo::run(cargo::program(&chaos).args(by_schedule(sabotage, "chaos/sound")?)).await?;
-            ensure!(status.success(), "the schedule of {} does not hold without it: {status}", sabotage.name);
+            let what = format!("the schedule of {} does not hold without it", sabotage.name);
+            let mut run = cargo::program(&chaos);
+            cargo::succeed(run.args(by_schedule(sabotage, "chaos/sound")?), &what).await?;
         }
     }
     let mut missed = Vec::new();
@@ -174,8 +174,7 @@ async fn build(sabotage: &Sabotage) -> anyhow::Result<PathBuf> {
     }
     let mut build = cargo(["build", "--bins", "--package", "chaos", "--package", "dr-worker"]);
     build.current_dir(&copy).env("CARGO_TARGET_DIR", &built);
-    let status = cargo::run(&mut build).await?;
-    ensure!(status.success(), "cargo cannot build the sabotage {}: {status}", sabotage.name);
+    cargo::succeed(&mut build, &format!("cargo cannot build the sabotage {}", sabotage.name)).await?;
     Ok(built.join("debug/chaos"))
 }
 
@@ -207,22 +206,17 @@ fn copy_sources(to: &Path, instead: &BTreeMap<PathBuf, String>) -> anyhow::Resul
 
 impl Sabotage {
     fn edits(&self) -> anyhow::Result<Vec<(PathBuf, &'static str, String)>> {
-        Ok(match self.breaks {
-            Texts(edits) => {
-                edits.iter().map(|(file, text, new)| (file.into(), *text, (*new).to_owned())).collect()
-            }
+        let (below, edits) = match self.breaks {
+            Texts(edits) => ("", edits),
             Engine(rule) => {
                 let rule = RULES.iter().find(|known| known.name == rule);
-                let rule =
-                    rule.with_context(|| format!("{}: there is no such rule of the engine", self.name))?;
-                let edits = rule.edits.iter();
-                edits
-                    .map(|(file, text, new)| {
-                        (Path::new(ENGINE).join(file), *text, new.replace("DROPPED", "true"))
-                    })
-                    .collect()
+                let missing = || format!("{}: there is no such rule of the engine", self.name);
+                (ENGINE, rule.with_context(missing)?.edits)
             }
-        })
+        };
+        let edit =
+            |(file, text, new): &Edit| (Path::new(below).join(file), *text, new.replace("DROPPED", "true"));
+        Ok(edits.iter().map(edit).collect())
     }
 
     /// The files that it changes.

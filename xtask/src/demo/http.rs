@@ -3,21 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// An answer's status code and body.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: String,
-}
-
-/// GET by HTTP/1.0: the answer ends with the connection.
-pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answer> {
+/// GET by HTTP/1.0: the answer ends with the connection. Returns its status code and body.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<(u16, String)> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
@@ -32,16 +25,11 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answe
     parse(&String::from_utf8_lossy(&answer)).with_context(context)
 }
 
-fn parse(answer: &str) -> anyhow::Result<Answer> {
-    let Some((head, body)) = answer.split_once("\r\n\r\n") else {
-        bail!("no HTTP answer: {answer:?}");
-    };
-    let status = head
-        .split_whitespace()
-        .nth(1)
-        .and_then(|code| code.parse().ok())
-        .with_context(|| format!("no status in {head:?}"))?;
-    Ok(Answer { status, body: body.to_owned() })
+fn parse(answer: &str) -> anyhow::Result<(u16, String)> {
+    let parts = answer.split_once("\r\n\r\n");
+    let (head, body) = parts.with_context(|| format!("no HTTP answer: {answer:?}"))?;
+    let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+    Ok((status.with_context(|| format!("no status in {head:?}"))?, body.to_owned()))
 }
 
 #[cfg(test)]
@@ -51,7 +39,7 @@ mod tests {
     #[test]
     fn reads_status_and_body() {
         let answer = parse("HTTP/1.0 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}").unwrap();
-        assert_eq!(answer, Answer { status: 503, body: "{}".to_owned() });
+        assert_eq!(answer, (503, "{}".to_owned()));
         assert!(parse("SSH-2.0-OpenSSH\r\n").is_err());
     }
 }

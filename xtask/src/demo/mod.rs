@@ -15,18 +15,17 @@ use std::process::ExitCode;
 
 use crate::cli::DemoArgs;
 use narrator::Narrator;
-use servers::Servers;
-use stage::{Programs, Stage};
+use stage::{Stage, programs};
 
 /// Runs the demo. Success only if every check passed.
 pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     eprintln!("building dr-worker and ledger (some minutes the first time)");
-    let programs = Programs::build().await?;
+    let programs = programs().await?;
 
-    let mut narrator = Narrator::start();
+    let narrator = Narrator::start();
     // Dropping it, on Ctrl-C too, ends every process and removes every file.
-    let mut stage = Stage::set(programs, Servers::start(args.real, &narrator).await?)?;
-    let played = acts::play(&mut stage, &mut narrator).await;
+    let mut stage = Stage::set(programs, servers::start(args.real, &narrator).await?)?;
+    let played = acts::play(&mut stage, &narrator).await;
     match &played {
         Ok(summary) => print!("\n{summary}"),
         Err(error) => {
@@ -35,7 +34,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if args.keep {
-        print!("\n{}", stage.what_to_try()?);
+        print!("\n{}", stage.what_to_try());
         // Until Ctrl-C.
         std::future::pending::<()>().await;
     }

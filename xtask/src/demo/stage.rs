@@ -1,19 +1,19 @@
 //! All processes of the demo, and their end.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tempfile::TempDir;
-use zk_testkit::PortReservation;
+use zk_testkit::{PortReservation, Servers, write_program};
 
 use super::ledger::Ledger;
 use super::operator::{self, Operator};
-use super::servers::{self, Servers};
+use super::servers;
 use super::sweep;
-use super::worker::{JOB, Status, Worker};
+use super::worker::{JOB, Leader, Worker};
 use crate::cargo;
 
 const SITES: [&str; 2] = ["east", "west"];
@@ -23,25 +23,16 @@ const END_WITHIN: Duration = Duration::from_secs(10);
 /// For guards and jobs after the end of their workers.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// The programs of the demo.
-#[derive(Debug, Clone)]
-pub(crate) struct Programs {
-    dr_worker: PathBuf,
-    ledger: PathBuf,
-}
-
-impl Programs {
-    pub(crate) async fn build() -> anyhow::Result<Self> {
-        let mut build = cargo::cargo(["build", "--package", "dr-worker", "--package", "ledger", "--bins"]);
-        let built = cargo::build(&mut build).await?;
-        let path = |name: &str| {
-            let program = built.iter().find(|program| program.target.name == name);
-            program
-                .map(|program| program.executable.clone())
-                .with_context(|| format!("cargo did not build {name}"))
-        };
-        Ok(Self { dr_worker: path("dr-worker")?, ledger: path("ledger")? })
-    }
+/// Builds the programs of the demo, dr-worker and ledger.
+pub(crate) async fn programs() -> anyhow::Result<[PathBuf; 2]> {
+    let mut build = cargo::cargo(["build", "--package", "dr-worker", "--package", "ledger", "--bins"]);
+    let built = cargo::build(&mut build).await?;
+    let path = |name: &str| {
+        let program = built.iter().find(|program| program.target.name == name);
+        let path = program.map(|program| program.executable.clone());
+        path.with_context(|| format!("cargo did not build {name}"))
+    };
+    Ok([path("dr-worker")?, path("ledger")?])
 }
 
 /// The servers, the workers, their files.
@@ -53,26 +44,14 @@ pub(crate) struct Stage {
     pub(crate) workers: Vec<Worker>,
     pub(crate) ledger: Ledger,
     pub(crate) operator: Operator,
-    programs: Programs,
     servers: Servers,
     dir: TempDir,
     _ports: PortReservation,
 }
 
-/// The worker that leads.
-#[derive(Debug, Clone)]
-pub(crate) struct Leader {
-    pub(crate) id: String,
-    pub(crate) site: String,
-    pub(crate) term: u64,
-    pub(crate) token: u64,
-    /// The job's process.
-    pub(crate) job: Option<u32>,
-}
-
 impl Stage {
     /// Takes the servers; starts no worker.
-    pub(crate) fn set(programs: Programs, servers: Servers) -> anyhow::Result<Self> {
+    pub(crate) fn set([dr_worker, ledger]: [PathBuf; 2], servers: Servers) -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new().prefix("dr-demo-").tempdir().context("no temporary directory")?;
         let count = SITES.len() * WORKERS_PER_SITE as usize;
         let ports = PortReservation::take(count)?;
@@ -86,27 +65,22 @@ impl Stage {
         }
         let orders = cargo::root().join("examples/ledger/data/orders.csv");
         Ok(Self {
-            ledger: Ledger::new(&programs.ledger, &orders, dir.path()),
+            ledger: Ledger::new(&ledger, &orders, dir.path()),
             operator: Operator {
-                program: programs.dr_worker.clone(),
+                program: dr_worker,
                 options: options(&[config("base.toml")], &shared_settings(&servers)),
             },
             workers,
-            programs,
             servers,
             dir,
             _ports: ports,
         })
     }
 
-    pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
     /// Starts the stopped workers of a site.
     pub(crate) fn start_site(&mut self, site: &str) -> anyhow::Result<()> {
         let shared = shared_settings(&self.servers);
-        let job = toml_array(&self.ledger.job());
+        let job = self.ledger.job();
         let dir = self.dir.path().to_owned();
         for worker in self.workers.iter_mut().filter(|worker| worker.site == site && worker.pid().is_none()) {
             let files = [config("base.toml"), config(&format!("{site}.toml"))];
@@ -119,7 +93,7 @@ impl Stage {
                 format!("job.{JOB}.command={job}"),
                 format!("job.{JOB}.working_dir={}", dir.display()),
             ]);
-            let mut command = Command::new(&self.programs.dr_worker);
+            let mut command = Command::new(&self.operator.program);
             operator::without_settings(&mut command);
             command.args(options(&files, &settings)).arg("run");
             worker.start(&mut command, &dir)?;
@@ -130,11 +104,9 @@ impl Stage {
     /// Ends all workers of a site by SIGKILL, as a power failure; returns their names.
     pub(crate) fn kill_site(&mut self, site: &str) -> anyhow::Result<Vec<String>> {
         let mut killed = Vec::new();
-        for worker in self.workers.iter_mut().filter(|worker| worker.site == site) {
-            if worker.pid().is_some() {
-                worker.kill()?;
-                killed.push(worker.id.clone());
-            }
+        for worker in self.workers.iter_mut().filter(|worker| worker.site == site && worker.pid().is_some()) {
+            worker.kill()?;
+            killed.push(worker.id.clone());
         }
         Ok(killed)
     }
@@ -143,30 +115,20 @@ impl Stage {
         self.workers.iter_mut().find(|worker| worker.id == id).with_context(|| format!("no worker {id}"))
     }
 
-    /// The status of each running worker.
-    ///
     /// # Errors
     /// A worker has ended by itself.
-    pub(crate) async fn statuses(&mut self) -> anyhow::Result<Vec<(String, Status)>> {
-        let mut all = Vec::new();
-        for worker in &mut self.workers {
-            worker.check_alive()?;
-            if worker.pid().is_some() {
-                all.push((worker.id.clone(), worker.status().await?));
-            }
-        }
-        Ok(all)
+    pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
+        self.workers.iter_mut().try_for_each(Worker::check_alive)
     }
 
     /// The leader by the workers' own status. If two report leadership, as they may between two requests: the newer one.
     pub(crate) async fn leader(&mut self) -> anyhow::Result<Option<Leader>> {
-        let statuses = self.statuses().await?;
-        let leading = statuses.into_iter().filter(|(_, status)| status.role == "leader");
-        let Some((id, status)) = leading.max_by_key(|(_, status)| status.token) else {
-            return Ok(None);
-        };
-        let site = self.worker(&id)?.site.clone();
-        Ok(Some(Leader { id, site, term: status.term, token: status.token, job: status.pid }))
+        self.check_alive()?;
+        let mut leading: Vec<Leader> = Vec::new();
+        for worker in self.workers.iter().filter(|worker| worker.pid().is_some()) {
+            leading.extend(worker.leadership().await?);
+        }
+        Ok(leading.into_iter().max_by_key(|leader| leader.token))
     }
 
     /// The ends of the workers' logs.
@@ -176,17 +138,14 @@ impl Stage {
     }
 
     /// For `--keep`.
-    pub(crate) fn what_to_try(&self) -> anyhow::Result<String> {
-        use std::os::unix::fs::PermissionsExt as _;
+    pub(crate) fn what_to_try(&self) -> String {
         // A short name for the program with its options.
-        let script = self.dir().join("dr-worker");
+        let script = self.dir.path().join("dr-worker");
         let words: Vec<String> = std::iter::once(self.operator.program.display().to_string())
             .chain(self.operator.options.iter().cloned())
             .map(|word| format!("'{}'", word.replace('\'', r"'\''")))
             .collect();
-        std::fs::write(&script, format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")))
-            .with_context(|| format!("cannot write {}", script.display()))?;
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
+        write_program(&script, &format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")));
         let script = script.display();
 
         let mut text = format!(
@@ -206,7 +165,7 @@ impl Stage {
              curl -i http://{}/leader\n",
             self.workers[0].http
         ));
-        Ok(text)
+        text
     }
 
     /// Ends all processes.
@@ -260,9 +219,4 @@ fn options(files: &[PathBuf], settings: &[String]) -> Vec<String> {
     let files = files.iter().flat_map(|file| ["--config".to_owned(), file.display().to_string()]);
     let settings = settings.iter().flat_map(|setting| ["--set".to_owned(), setting.clone()]);
     files.chain(settings).collect()
-}
-
-/// A TOML array of strings; JSON's escapes are TOML's too.
-fn toml_array(words: &[String]) -> String {
-    serde_json::Value::from(words.to_vec()).to_string()
 }

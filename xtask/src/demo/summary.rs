@@ -8,21 +8,15 @@ use super::narrator::seconds;
 /// One row for each act.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    rows: Vec<Row>,
+    rows: Vec<[String; 3]>,
     verdict: String,
-}
-
-#[derive(Debug)]
-struct Row {
-    what: String,
-    leader: String,
-    pause: Option<Duration>,
 }
 
 impl Summary {
     /// `pause`: from the event to the first order that the new leader's job booked.
     pub(crate) fn add(&mut self, what: &str, leader: &str, pause: Option<Duration>) {
-        self.rows.push(Row { what: what.to_owned(), leader: leader.to_owned(), pause });
+        let pause = pause.map_or_else(|| "no pause".to_owned(), seconds);
+        self.rows.push([what.to_owned(), leader.to_owned(), pause]);
     }
 
     /// Adds the result of the ledger's check.
@@ -33,18 +27,15 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let heading = ["event", "leader", "until the job booked again"];
-        let width = |heading: &str, cell: fn(&Row) -> &str| {
-            let cells = self.rows.iter().map(|row| cell(row).chars().count());
-            cells.chain([heading.chars().count()]).max().unwrap_or_default()
+        let heading = ["event", "leader", "until the job booked again"].map(str::to_owned);
+        let width = |column: usize| {
+            let cells = [&heading].into_iter().chain(&self.rows).map(|row| row[column].chars().count());
+            cells.max().unwrap_or_default()
         };
-        let what = width(heading[0], |row| &row.what);
-        let leader = width(heading[1], |row| &row.leader);
-        writeln!(f, "  {:<what$}   {:<leader$}   {}", heading[0], heading[1], heading[2])?;
-        writeln!(f, "  {:-<what$}   {:-<leader$}   {:-<width$}", "", "", "", width = heading[2].len())?;
-        for row in &self.rows {
-            let pause = row.pause.map_or_else(|| "no pause".to_owned(), seconds);
-            writeln!(f, "  {:<what$}   {:<leader$}   {pause}", row.what, row.leader)?;
+        let (first, second) = (width(0), width(1));
+        let rule = [first, second, heading[2].len()].map(|width| "-".repeat(width));
+        for [what, leader, pause] in [&heading, &rule].into_iter().chain(&self.rows) {
+            writeln!(f, "  {what:<first$}   {leader:<second$}   {pause}")?;
         }
         for line in self.verdict.lines() {
             write!(f, "\n  {line}")?;

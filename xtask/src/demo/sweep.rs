@@ -22,9 +22,7 @@ pub(crate) fn marked(stage: &Path) -> Vec<u32> {
     mark.push(stage);
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         // Unreadable for other users' processes, empty for zombies.
         let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
         if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {

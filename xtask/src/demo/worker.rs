@@ -31,14 +31,15 @@ pub(crate) struct Worker {
     process: Option<Child>,
 }
 
-/// The status of a worker and its job.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Status {
-    pub(crate) role: String,
+/// The worker that leads.
+#[derive(Debug, Clone)]
+pub(crate) struct Leader {
+    pub(crate) id: String,
+    pub(crate) site: String,
     pub(crate) term: u64,
     pub(crate) token: u64,
-    /// The job's process, where it runs.
-    pub(crate) pid: Option<u32>,
+    /// The job's process.
+    pub(crate) job: Option<u32>,
 }
 
 impl Worker {
@@ -120,28 +121,24 @@ impl Worker {
         Ok(())
     }
 
-    /// The answer of `/status`; the default while there is none.
-    pub(crate) async fn status(&self) -> anyhow::Result<Status> {
-        if self.process.is_none() {
-            return Ok(Status::default());
-        }
-        let Ok(answer) = http::get(self.http, "/status").await else {
-            return Ok(Status::default());
-        };
-        let status: Value = serde_json::from_str(&answer.body)
-            .with_context(|| format!("/status of {}: {}", self.id, answer.body))?;
+    /// Its leadership by its own status; none while it does not answer.
+    pub(crate) async fn leadership(&self) -> anyhow::Result<Option<Leader>> {
+        let Ok((_, body)) = http::get(self.http, "/status").await else { return Ok(None) };
+        let status: Value =
+            serde_json::from_str(&body).with_context(|| format!("/status of {}: {body}", self.id))?;
         let job = &status["jobs"][JOB];
-        Ok(Status {
-            role: job["role"].as_str().unwrap_or_default().to_owned(),
+        Ok((job["role"] == "leader").then(|| Leader {
+            id: self.id.clone(),
+            site: self.site.clone(),
             term: job["term"].as_u64().unwrap_or(0),
             token: job["fencing_token"].as_u64().unwrap_or(0),
-            pid: job["process"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()),
-        })
+            job: job["process"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()),
+        }))
     }
 
     /// The status code of `/leader` or `/standby`, as a load balancer sees it.
     pub(crate) async fn answers(&self, path: &str) -> Option<u16> {
-        http::get(self.http, path).await.ok().map(|answer| answer.status)
+        http::get(self.http, path).await.ok().map(|(status, _)| status)
     }
 
     pub(crate) fn log(&self) -> PathBuf {

@@ -14,16 +14,14 @@ use super::{output, succeed};
 const AUTO: &str = "$auto";
 
 impl Package {
-    /// Builds it below `root`, and returns the file in `out`.
+    /// Builds it of the files below `root`, whose size in KiB this is, and returns the file in `out`.
     pub(super) async fn build_deb(
         &self,
-        program: &Path,
-        generated: &Path,
+        installed: u64,
         root: &Path,
         out: &Path,
         fast: bool,
     ) -> anyhow::Result<PathBuf> {
-        let installed = self.install(program, generated, root)?;
         let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
         let depends = self.depends(&root.join("usr/bin").join(self.name))?;
         let control = root.join("DEBIAN");

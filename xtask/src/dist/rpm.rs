@@ -15,17 +15,14 @@ use super::{output, succeed};
 const PLACES: [(&str, &str); 1] = [("usr/share/zsh/vendor-completions", "usr/share/zsh/site-functions")];
 
 impl Package {
-    /// Builds it with files below `root`, and returns the file in `out`. Works in `work`, an empty directory.
+    /// Builds it of the files below `root`, and returns the file in `out`. Works in `work`, an empty directory.
     pub(super) async fn build_rpm(
         &self,
-        program: &Path,
-        generated: &Path,
         root: &Path,
         out: &Path,
         work: &Path,
         fast: bool,
     ) -> anyhow::Result<PathBuf> {
-        self.install(program, generated, root)?;
         for (debian, other) in PLACES.map(|(debian, other)| (root.join(debian), root.join(other))) {
             fs::create_dir_all(other.parent().context("a directory")?)?;
             fs::rename(&debian, &other).with_context(|| format!("cannot move {}", debian.display()))?;

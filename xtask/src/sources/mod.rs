@@ -53,13 +53,6 @@ impl fmt::Display for Edge {
     }
 }
 
-/// What a path leads to.
-enum Target {
-    Module,
-    /// An item of that module.
-    Item(Vec<String>),
-}
-
 impl Sources {
     /// Reads the file of a crate's root, and those of the modules that it declares.
     ///
@@ -148,7 +141,7 @@ impl Sources {
             let imports =
                 module.imports.iter().filter(|import| !import.is_exported).map(|import| &import.target);
             for named in imports.chain(&module.paths) {
-                if let Some(Target::Item(module)) = self.resolve(path, &named.path, 0)
+                if let Some(module) = self.resolve(path, &named.path, 0)
                     && let Some((to, _)) = self.modules.get(&module)
                     && to != file
                 {
@@ -211,8 +204,9 @@ impl Sources {
         edges
     }
 
-    /// What a path that is written in a module leads to; nothing where that is in another crate.
-    fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<Target> {
+    /// The module with the item that a path leads to which is written in a module; none where that is a module, or in
+    /// another crate.
+    fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<Vec<String>> {
         // A name that is imported from itself ends here.
         if depth > 16 {
             return None;
@@ -239,10 +233,10 @@ impl Sources {
         }
     }
 
-    /// What a path leads to that begins in a module.
-    fn below(&self, module: &[String], path: &[String], depth: usize) -> Option<Target> {
+    /// The same of a path that begins in a module.
+    fn below(&self, module: &[String], path: &[String], depth: usize) -> Option<Vec<String>> {
         let (_, here) = self.modules.get(module)?;
-        let Some(first) = path.first() else { return Some(Target::Module) };
+        let first = path.first()?;
         let is_defined = here.definitions.contains(first);
         if here.children.contains_key(first) && (path.len() > 1 || !is_defined) {
             let child: Vec<String> = module.iter().chain([first]).cloned().collect();
@@ -251,7 +245,7 @@ impl Sources {
         if !is_defined && here.imports.iter().any(|import| import.name == *first) {
             return self.resolve(module, path, depth + 1);
         }
-        Some(Target::Item(module.to_vec()))
+        Some(module.to_vec())
     }
 }
 

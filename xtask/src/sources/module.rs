@@ -149,17 +149,6 @@ impl Module {
         }
         is
     }
-
-    fn count(&mut self, visibility: &Visibility) {
-        self.public += usize::from(matches!(visibility, Visibility::Public(_)));
-    }
-
-    fn define(&mut self, name: &Ident, visibility: &Visibility) {
-        self.count(visibility);
-        if self.depth == 0 {
-            self.definitions.insert(name.to_string());
-        }
-    }
 }
 
 impl Visit<'_> for Module {
@@ -169,10 +158,8 @@ impl Visit<'_> for Module {
         if self.is_of_tests(attributes(item), item.span()) {
             return;
         }
-        match item {
-            Item::Use(import) => {
-                return self.import(&import.tree, &[], &import.vis);
-            }
+        let name = match item {
+            Item::Use(import) => return self.import(&import.tree, &[], &import.vis),
             Item::Mod(child) => {
                 let body = child.content.as_ref().map(|(_, items)| {
                     let mut body = Self::default();
@@ -186,18 +173,19 @@ impl Visit<'_> for Module {
                 }
                 return;
             }
-            Item::Struct(item) => self.define(&item.ident, &item.vis),
-            Item::Enum(item) => self.define(&item.ident, &item.vis),
-            Item::Union(item) => self.define(&item.ident, &item.vis),
-            Item::Trait(item) => self.define(&item.ident, &item.vis),
-            Item::Type(item) => self.define(&item.ident, &item.vis),
-            Item::Fn(item) => self.define(&item.sig.ident, &item.vis),
-            Item::Const(item) => self.define(&item.ident, &item.vis),
-            Item::Static(item) => self.define(&item.ident, &item.vis),
-            _ => {}
-        }
-        #[cfg(test)]
+            Item::Struct(item) => Some(&item.ident),
+            Item::Enum(item) => Some(&item.ident),
+            Item::Union(item) => Some(&item.ident),
+            Item::Trait(item) => Some(&item.ident),
+            Item::Type(item) => Some(&item.ident),
+            Item::Fn(item) => Some(&item.sig.ident),
+            Item::Const(item) => Some(&item.ident),
+            Item::Static(item) => Some(&item.ident),
+            _ => None,
+        };
         if self.depth == 0 {
+            self.definitions.extend(name.map(Ident::to_string));
+            #[cfg(test)]
             self.api.add(item);
         }
         self.depth += 1;
@@ -205,23 +193,24 @@ impl Visit<'_> for Module {
         self.depth -= 1;
     }
 
+    fn visit_visibility(&mut self, visibility: &Visibility) {
+        self.public += usize::from(matches!(visibility, Visibility::Public(_)));
+    }
+
     fn visit_impl_item_fn(&mut self, item: &syn::ImplItemFn) {
         if !self.is_of_tests(&item.attrs, item.span()) {
-            self.count(&item.vis);
             visit::visit_impl_item_fn(self, item);
         }
     }
 
     fn visit_impl_item_const(&mut self, item: &syn::ImplItemConst) {
         if !self.is_of_tests(&item.attrs, item.span()) {
-            self.count(&item.vis);
             visit::visit_impl_item_const(self, item);
         }
     }
 
     fn visit_field(&mut self, field: &syn::Field) {
         if !self.is_of_tests(&field.attrs, field.span()) {
-            self.count(&field.vis);
             visit::visit_field(self, field);
         }
     }
