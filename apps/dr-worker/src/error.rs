@@ -1,13 +1,10 @@
 //! The program's errors and exit codes.
 
-use crate::advice;
-use std::fmt;
-
 use election_admin::{AdminError, ReadError};
 use election_core::internals::record::RecordError;
 use zk_session::{ConnectError, OpError};
 
-use crate::{config::Problems, host_fault::HostFault};
+use crate::{advice, config::Problems, host_fault::HostFault};
 
 /// The exit codes. Scripts and service managers rely on these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,29 +27,16 @@ pub(crate) enum ExitCode {
 }
 
 impl ExitCode {
-    /// All codes.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Done,
-        Self::Failed,
-        Self::Usage,
-        Self::Unreachable,
-        Self::Internal,
-        Self::NotNow,
-        Self::Config,
+    /// All codes, each with its meaning in few words, as the help texts have it.
+    const ALL: [(Self, &str); 7] = [
+        (Self::Done, "done"),
+        (Self::Failed, "carried out and failed"),
+        (Self::Usage, "bad usage"),
+        (Self::Unreachable, "ZooKeeper not reachable in time"),
+        (Self::Internal, "internal error"),
+        (Self::NotNow, "not now, try again"),
+        (Self::Config, "bad configuration"),
     ];
-
-    /// The meaning of a code in few words, as the help texts have it.
-    const fn meaning(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "carried out and failed",
-            Self::Usage => "bad usage",
-            Self::Unreachable => "ZooKeeper not reachable in time",
-            Self::Internal => "internal error",
-            Self::NotNow => "not now, try again",
-            Self::Config => "bad configuration",
-        }
-    }
 
     /// Whether the same may succeed later.
     pub(crate) const fn may_pass(self) -> bool {
@@ -61,7 +45,7 @@ impl ExitCode {
 
     /// All codes with their meanings, on one line.
     pub(crate) fn summary() -> String {
-        let all = Self::ALL.map(|code| format!("{} {}", code as u8, code.meaning()));
+        let all = Self::ALL.map(|(code, meaning)| format!("{} {meaning}", code as u8));
         format!("Exit codes: {}.", all.join("; "))
     }
 }
@@ -73,23 +57,31 @@ impl From<ExitCode> for std::process::ExitCode {
 }
 
 /// Why the program fails.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The request was carried out and failed, or was refused.
+    #[error("{0}")]
     Failed(String),
     /// The command line is invalid.
+    #[error("{0}")]
     Usage(String),
     /// ZooKeeper was not reachable in time.
+    #[error("{0}")]
     Unreachable(String),
     /// A bug.
+    #[error("{0}")]
     Internal(String),
     /// The result is printed, and explains this exit code; the text sums it up.
+    #[error("{1}")]
     Reported(ExitCode, String),
     /// It may succeed later, or is still in progress.
+    #[error("{0}")]
     NotNow(String),
     /// The configuration can't be used.
-    Config(Problems),
+    #[error(transparent)]
+    Config(#[from] Problems),
     /// The value of one key can't be used.
+    #[error("{key}: {message}")]
     Setting {
         /// The key.
         key: &'static str,
@@ -97,6 +89,7 @@ pub(crate) enum Error {
         message: String,
     },
     /// What one key names can't be used on this host, which may be healed without another configuration.
+    #[error("{key}: {message}")]
     Host {
         /// The key.
         key: &'static str,
@@ -119,9 +112,7 @@ impl Error {
             Self::Config(_) | Self::Setting { .. } => ExitCode::Config,
         }
     }
-}
 
-impl Error {
     /// What the value of this key names can't be used.
     pub(crate) fn on_host(key: &'static str, fault: HostFault) -> Self {
         match fault.may_pass {
@@ -138,29 +129,6 @@ impl Error {
             Self::Host { key, message } => Self::Config(problem(key, HostFault::absent(message))),
             other => other,
         }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(message)
-            | Self::Usage(message)
-            | Self::Unreachable(message)
-            | Self::Internal(message)
-            | Self::Reported(_, message)
-            | Self::NotNow(message) => f.write_str(message),
-            Self::Config(problems) => problems.fmt(f),
-            Self::Setting { key, message } | Self::Host { key, message } => write!(f, "{key}: {message}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<Problems> for Error {
-    fn from(problems: Problems) -> Self {
-        Self::Config(problems)
     }
 }
 
@@ -263,7 +231,7 @@ the code of the command of the same name.
 
     #[test]
     fn the_reference_has_each_exit_code() {
-        let rows = ExitCode::ALL.map(|code| {
+        let rows = ExitCode::ALL.map(|(code, meaning)| {
             let action = match code {
                 ExitCode::Done => "",
                 ExitCode::Failed => "read the reason: the request was refused, or what was asked did not come true",
@@ -285,7 +253,7 @@ the code of the command of the same name.
                      `dr-worker config check` reports all errors at once. systemd does not start the worker again after it"
                 }
             };
-            format!("| {} | {} | {action} |\n", code as u8, code.meaning())
+            format!("| {} | {meaning} | {action} |\n", code as u8)
         });
         compare("exit-codes.md", &format!("{TITLE}{}", rows.concat()));
     }

@@ -164,12 +164,9 @@ pub(crate) fn print(line: &str) {
     }
     match QUEUE.get() {
         Some(queue) => {
-            let stderr = io::stderr();
-            let line = match AutoStream::choice(&stderr) {
-                _ if HAS_FILE.get().is_some() => strip_str(line).to_string(),
-                ColorChoice::Never => strip_str(line).to_string(),
-                _ => line.to_owned(),
-            };
+            let is_plain =
+                HAS_FILE.get().is_some() || AutoStream::choice(&io::stderr()) == ColorChoice::Never;
+            let line = if is_plain { strip_str(line).to_string() } else { line.to_owned() };
             queue.push(format!("{line}\n").as_bytes(), LineSource::Own);
         }
         None => anstream::eprintln!("{line}"),

@@ -10,12 +10,12 @@ const CAP_IPC_LOCK: u64 = 1 << 14;
 
 /// Whether this process may send signals to those of any user.
 pub fn may_kill_any_user() -> bool {
-    has(CAP_KILL)
+    has("self", CAP_KILL)
 }
 
 /// Whether it may start a program as any user, and end it.
 pub fn may_run_as_any_user() -> bool {
-    has(CAP_SETUID | CAP_SETGID | CAP_KILL)
+    has("self", CAP_SETUID | CAP_SETGID | CAP_KILL)
 }
 
 /// Whether what is started can't become another user. Where nothing is set it can't if it has a user of its own, who could
@@ -26,14 +26,10 @@ pub fn renounces_privileges(set: Option<bool>, has_own_user: bool) -> bool {
 
 /// Whether the process with this name in `/proc` has no limit of locked memory.
 pub fn may_lock_any_memory(process: &str) -> bool {
-    process_has(process, CAP_IPC_LOCK)
+    has(process, CAP_IPC_LOCK)
 }
 
-fn has(all: u64) -> bool {
-    process_has("self", all)
-}
-
-fn process_has(process: &str, all: u64) -> bool {
+fn has(process: &str, all: u64) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
     u64::from_str_radix(effective.trim(), 16).is_ok_and(|set| set & all == all)

@@ -95,14 +95,19 @@ fn replace_with(
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     // What a power cut has left may have another mode.
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    existing(fs::remove_file(&new))?;
     let mut file = open_own(Path::new(&new), OpenOptions::new().write(true).create_new(true).mode(mode))?;
     file.write_all(content)?;
     settle(&file)?;
     fs::rename(&new, path)
+}
+
+/// What a call has returned; `None` if there is no such file.
+pub(crate) fn existing<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
 }
 
 /// Whether users other than its owner and root can write to this directory.

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::config::RotatedFile;
+use crate::{config::RotatedFile, own_file::existing};
 
 /// Output can hold what is not for all users.
 const MODE: u32 = 0o640;
@@ -62,16 +62,9 @@ impl RotatedFile {
             return fs::remove_file(&self.path);
         }
         for number in (1..self.keep).rev() {
-            unless_missing(fs::rename(self.older(number), self.older(number + 1)))?;
+            existing(fs::rename(self.older(number), self.older(number + 1)))?;
         }
-        unless_missing(fs::rename(&self.path, self.older(1)))
-    }
-}
-
-fn unless_missing(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
+        existing(fs::rename(&self.path, self.older(1))).map(drop)
     }
 }
 

@@ -24,14 +24,12 @@ pub(crate) async fn check(
     request: &AdminRequest,
 ) -> Result<(Snapshot, Option<String>), Error> {
     let kind = request.kind.as_str();
-    match operator.observer().await?.layout(paths).await? {
-        None | Some(Layout::Elector) => {}
-        Some(layout) => {
-            return Err(Error::Failed(format!(
-                "{job} uses the recipe {:?}: `{kind}` needs the recipe \"elector\"",
-                layout.as_str()
-            )));
-        }
+    let layout = operator.observer().await?.layout(paths).await?;
+    if let Some(layout) = layout.filter(|layout| *layout != Layout::Elector) {
+        return Err(Error::Failed(format!(
+            "{job} uses the recipe {:?}: `{kind}` needs the recipe \"elector\"",
+            layout.as_str()
+        )));
     }
     let snapshot = operator.observer().await?.snapshot(paths).await?;
     if let Some(member) = start_of_absent(request, &snapshot) {

@@ -5,18 +5,20 @@ use std::{fmt, time::Duration};
 use super::{
     parse::{HOUR, MILLISECOND, SECOND, choice},
     reader::Section,
-    table::{Maybe, Rule, optional_nested, required, table, unread, value},
+    table::{Maybe, Rule, optional_nested, required, table, value},
 };
 
-/// A command that runs at a certain point of a leadership.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hook {
-    /// The program and its arguments; environment and directory as for the job.
-    pub command: Vec<String>,
-    /// After which it is killed with everything it started, and counts as failed.
-    pub timeout: Duration,
-    /// Whether the worker waits for it.
-    pub mode: HookMode,
+table! {
+    /// A command that runs at a certain point of a leadership; environment and directory as for the job.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Hook {
+        /// The program and its arguments.
+        pub command: Vec<String> = Vec::new() => required("the program to run and its arguments");
+        /// After which it is killed with everything it started, and counts as failed.
+        pub timeout: Duration = 10 * SECOND => value().within(MILLISECOND..=HOUR);
+        /// "sync": the worker waits for it; "async": it delays nothing.
+        pub mode: HookMode = HookMode::Sync => value();
+    }
 }
 
 choice! {
@@ -58,41 +60,30 @@ table! {
             "{ command = [\"/usr/bin/tell-dns\"], timeout = \"10s\", mode = \"async\" }"
         );
     }
+    check Hooks::check;
 }
 
-table! {
-    #[derive(Clone)]
-    struct HookKeys {
-        /// The program and its arguments.
-        command: Vec<String> = Vec::new() => required("the program to run and its arguments");
-        /// After which it is killed with everything it started, and counts as failed.
-        timeout: Duration = 10 * SECOND => value().within(MILLISECOND..=HOUR);
-        /// "sync": the worker waits for it; "async": it delays nothing.
-        mode: HookMode = HookMode::Sync => value();
-        name: HookName = HookName::Prepare => unread();
+fn hook(name: HookName) -> Rule<Maybe<Hook>> {
+    optional_nested(Hook { mode: name.mode(), ..Hook::default() })
+}
+
+choice! {
+    /// The name of a hook.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum HookName {
+        /// [`Hooks::prepare`]
+        Prepare = "prepare",
+        /// [`Hooks::before_takeover`]
+        BeforeTakeover = "before_takeover",
+        /// [`Hooks::after_ready`]
+        AfterReady = "after_ready",
+        /// [`Hooks::before_stop`]
+        BeforeStop = "before_stop",
+        /// [`Hooks::after_stop`]
+        AfterStop = "after_stop",
+        /// [`Hooks::on_leader_changed`]
+        OnLeaderChanged = "on_leader_changed",
     }
-    check HookKeys::check;
-}
-
-fn hook(name: HookName) -> Rule<Maybe<HookKeys>> {
-    optional_nested(HookKeys { mode: name.mode(), name, ..HookKeys::default() })
-}
-
-/// The name of a hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HookName {
-    /// [`Hooks::prepare`]
-    Prepare,
-    /// [`Hooks::before_takeover`]
-    BeforeTakeover,
-    /// [`Hooks::after_ready`]
-    AfterReady,
-    /// [`Hooks::before_stop`]
-    BeforeStop,
-    /// [`Hooks::after_stop`]
-    AfterStop,
-    /// [`Hooks::on_leader_changed`]
-    OnLeaderChanged,
 }
 
 impl HookName {
@@ -105,18 +96,6 @@ impl HookName {
         HookName::AfterStop,
         HookName::OnLeaderChanged,
     ];
-
-    /// The name as it is configured.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            HookName::Prepare => "prepare",
-            HookName::BeforeTakeover => "before_takeover",
-            HookName::AfterReady => "after_ready",
-            HookName::BeforeStop => "before_stop",
-            HookName::AfterStop => "after_stop",
-            HookName::OnLeaderChanged => "on_leader_changed",
-        }
-    }
 
     /// Whether it can refuse what would follow.
     pub fn can_refuse(self) -> bool {
@@ -168,21 +147,15 @@ impl Hooks {
         }
         .as_ref()
     }
-}
 
-impl HookKeys {
     fn check(&mut self, section: &mut Section<'_>) {
-        let (mode, usual, name) = (self.mode, self.name.mode(), self.name);
-        if let Some(why) = name.why_only_one_mode().filter(|_| mode != usual) {
-            let (mode, usual) = (mode.as_str(), usual.as_str());
-            section
-                .problem("mode", format!("{mode:?} is not possible for {name}: {why}; {usual:?} is valid"));
+        for name in HookName::ALL {
+            let (Some(mode), usual) = (self.get(name).map(|hook| hook.mode), name.mode()) else { continue };
+            if let Some(why) = name.why_only_one_mode().filter(|_| mode != usual) {
+                let (mode, usual) = (mode.as_str(), usual.as_str());
+                let message = format!("{mode:?} is not possible for {name}: {why}; {usual:?} is valid");
+                section.again(name.as_str(), |section| section.problem("mode", message));
+            }
         }
-    }
-}
-
-impl From<HookKeys> for Option<Hook> {
-    fn from(HookKeys { command, timeout, mode, .. }: HookKeys) -> Self {
-        Some(Hook { command, timeout, mode })
     }
 }

@@ -1,9 +1,7 @@
-use std::{fmt, path::PathBuf};
-
-use serde::Deserializer;
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use super::{
-    parse::{Parse, choice, made},
+    parse::{choice, text},
     reader::Section,
     table::{derived, nested, nested_as, optional, table, value},
 };
@@ -168,28 +166,19 @@ impl fmt::Display for HostPort {
     }
 }
 
-impl Parse for HostPort {
-    const IS_TEXT: bool = true;
+impl FromStr for HostPort {
+    type Err = String;
 
-    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        made(from, |text: String| {
-            let wrong = || format!("{text:?} is not a host:port, such as \"127.0.0.1:7080\"");
-            let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-            let port = port.parse().map_err(|_| wrong())?;
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            if host.is_empty() || host.contains(char::is_whitespace) {
-                return Err(wrong());
-            }
-            Ok(Self { host: host.to_owned(), port })
-        })
-    }
-
-    fn show(&self) -> String {
-        self.to_string().show()
-    }
-
-    #[cfg(test)]
-    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        String::schema(generator)
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a host:port, such as \"127.0.0.1:7080\"");
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().map_err(|_| wrong())?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() || host.contains(char::is_whitespace) {
+            return Err(wrong());
+        }
+        Ok(Self { host: host.to_owned(), port })
     }
 }
+
+text!(HostPort);

@@ -1,8 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use election_core::config::OnPause;
-use job_guard::{ReadyProbe, StopSignal};
-use serde::Deserializer;
+use job_guard::ReadyProbe;
 
 use super::{
     drill_orders::{DrillConfig, JobDrill},
@@ -10,7 +9,7 @@ use super::{
     hook::HookMode,
     key::Reach,
     output::OutputKeys,
-    parse::{Parse, choice, made},
+    parse::choice,
     policy::PolicyConfig,
     reader::Section,
     spec::JobSpec,
@@ -49,23 +48,6 @@ choice! {
         Queue = "queue",
         /// The first member to create the leader znode follows.
         Single = "single",
-    }
-}
-
-impl Parse for StopSignal {
-    const IS_TEXT: bool = true;
-
-    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        made(from, |name: String| name.parse())
-    }
-
-    fn show(&self) -> String {
-        self.to_string().show()
-    }
-
-    #[cfg(test)]
-    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        String::schema(generator)
     }
 }
 

@@ -64,11 +64,6 @@ impl Parse for Targets {
     fn show(&self) -> String {
         self.to_string().show()
     }
-
-    #[cfg(test)]
-    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        String::schema(generator)
-    }
 }
 
 #[cfg(test)]

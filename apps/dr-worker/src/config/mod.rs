@@ -89,7 +89,6 @@ pub use process::ProcessSpec;
 pub(crate) use process::process_name;
 pub(crate) use programs::{program_name, split_name};
 pub use reader::Shown;
-pub use runnable::{SpecError, SpecErrors};
 pub use site_plan::SitePlan;
 pub(crate) use spec::{
     DR_PROCESS, DR_REHEARSAL, FENCE_VARIABLES, HOOK_VARIABLES, LEADERSHIP_VARIABLES, NOT_REHEARSED,
@@ -110,12 +109,12 @@ pub(crate) use key::job_key;
 use job_guard::own_file;
 use key::{ANY, Key, Of, Reach, Shape, Terms};
 use reader::{Findings, Section};
-use table::{ConfigField, Table as _, later, nested, optional_nested, table, tables, unread};
+use runnable::SpecError;
+use table::{ConfigField, Said, Table as _, later, nested, optional_nested, table, tables, unread};
 use tree::Node;
 use zk_session::LeaseTiming;
 
 use crate::{
-    checked,
     host_fault::HostFault,
     tls::{Expiry, Unusable, of_authorities, of_zookeeper},
     wall::unix_ms,
@@ -175,7 +174,7 @@ impl ConfigField<Vec<JobConfig>> for JobTables {
         section.know(key);
     }
 
-    fn describe(self, (name, _): (&'static str, &'static str), _: &Vec<JobConfig>, keys: &mut Vec<Key>) {
+    fn describe(self, (name, _): Said, _: &Vec<JobConfig>, keys: &mut Vec<Key>) {
         let sentence = "A job: a program that runs on the leader only. Any number of jobs, each with an election of its own. Its \
             environment: DR_JOB, DR_MEMBER, DR_SITE, DR_SLOT, DR_TERM, DR_FENCING_TOKEN, DR_CAUSE, DR_PREVIOUS_LEADER, \
             DR_PREVIOUS_SITE.";
@@ -290,18 +289,9 @@ impl Config {
             add(key, &fault);
         }
         for (name, webhook) in &self.notify.webhooks {
-            let read = webhook
-                .ca_file
-                .as_deref()
-                .map(|path| {
-                    let from_disk =
-                        || std::fs::read(path).map_err(|e| HostFault::io(path, " can't be read", &e));
-                    checked::read(path, from_disk)
-                })
-                .transpose();
             let files = [
                 ("secret_file", webhook.secret_file.as_deref().map(Tokens::read).transpose().err()),
-                ("ca_file", read.err()),
+                ("ca_file", webhook.ca_file.as_deref().map(zookeeper::content).transpose().err()),
             ];
             for (key, fault) in files.into_iter().filter_map(|(key, fault)| Some((key, fault?))) {
                 add(&format!("notify.webhook.{name}.{key}"), &fault);
@@ -389,17 +379,12 @@ impl Config {
         if listen.is_wildcard() { self.node.address.clone() } else { listen.host.clone() }
     }
 
-    /// Checks what a job names on this node, as [`check_node`](Self::check_node) does.
-    fn check_job(&self, job: &JobConfig) -> Result<(), Problems> {
-        Problems::none_of(self.faults_of(job))
-    }
-
+    /// What is wrong with what a job names on this node, as of [`check_node`](Self::check_node).
     fn faults_of(&self, job: &JobConfig) -> Vec<Problem> {
-        let faults = job.spec.check().err();
-        let problem = |fault: &SpecError| {
-            Problem::on_host(origin_of(&self.shown, &fault.key), &fault.key, &fault.fault)
+        let problem = |SpecError { key, fault }: SpecError| {
+            Problem::on_host(origin_of(&self.shown, &key), key.as_str(), &fault)
         };
-        faults.iter().flat_map(|faults| faults.iter().map(problem)).collect()
+        job.spec.faults().into_iter().map(problem).collect()
     }
 
     /// A problem with the value of one key that was found when it was used.

@@ -1,9 +1,7 @@
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
-
-use serde::Deserializer;
+use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use super::{
-    parse::{DAY, MILLISECOND, MINUTE, Parse, SECOND, choice, made},
+    parse::{DAY, MILLISECOND, MINUTE, SECOND, choice, text},
     reader::Section,
     table::{nested, optional, optional_nested, required, table, tables, value},
 };
@@ -142,30 +140,21 @@ impl fmt::Debug for WebhookUrl {
     }
 }
 
-impl Parse for WebhookUrl {
-    const IS_TEXT: bool = true;
+impl FromStr for WebhookUrl {
+    type Err = String;
 
-    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        made(from, |text: String| {
-            // The text may be a secret.
-            let url = reqwest::Url::parse(&text).map_err(|why| format!("it is not a URL: {why}"))?;
-            match url.scheme() {
-                "http" => Ok(Self(url)),
-                "https" if cfg!(feature = "tls") => Ok(Self(url)),
-                scheme => Err(format!("{scheme} is not supported by this program; valid are http and https")),
-            }
-        })
-    }
-
-    fn show(&self) -> String {
-        self.to_string().show()
-    }
-
-    #[cfg(test)]
-    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        String::schema(generator)
+    fn from_str(text: &str) -> Result<Self, String> {
+        // The text may be a secret.
+        let url = reqwest::Url::parse(text).map_err(|why| format!("it is not a URL: {why}"))?;
+        match url.scheme() {
+            "http" => Ok(Self(url)),
+            "https" if cfg!(feature = "tls") => Ok(Self(url)),
+            scheme => Err(format!("{scheme} is not supported by this program; valid are http and https")),
+        }
     }
 }
+
+text!(WebhookUrl);
 
 impl NotifyConfig {
     /// Whether there is no receiver.

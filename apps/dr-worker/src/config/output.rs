@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use job_guard::{JobOutput, RotatedFile, Size};
 
 use super::{
-    parse::{DAY, Words},
+    parse::{DAY, choice},
     reader::Section,
     table::{derived, flat, required, table, value},
 };
@@ -22,15 +22,12 @@ const USUAL_LIMIT: Size = Size(1 << 20);
 /// The journal's socket of the host.
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum OutputKind {
-    Log,
-    File,
-    Journal,
-}
-
-impl Words for OutputKind {
-    const WORDS: &[(&str, Self)] = &[("log", Self::Log), ("file", Self::File), ("journal", Self::Journal)];
+choice! {
+    enum OutputKind {
+        Log = "log",
+        File = "file",
+        Journal = "journal",
+    }
 }
 
 table! {

@@ -124,7 +124,7 @@ impl Config {
         let config = Self::of(root, &self.registry)?;
         let is_new = |job: &str| overlays.contains_key(job) && overlays.get(job) != known.get(job);
         for job in config.jobs.iter().filter(|job| is_new(job.name())) {
-            config.check_job(job)?;
+            Problems::none_of(config.faults_of(job))?;
         }
         Ok(config)
     }

@@ -6,6 +6,7 @@ use election_core::{
     config::{MemberId, SiteId},
     internals::calendar::Windows,
 };
+use job_guard::StopSignal;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error as _},
@@ -56,9 +57,11 @@ pub(super) trait Parse: Sized {
         self.show()
     }
 
-    /// The JSON Schema of its values.
+    /// The JSON Schema of its values: strings, if it does not say otherwise.
     #[cfg(test)]
-    fn schema(generator: &mut SchemaGenerator) -> Schema;
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<String>()
+    }
 }
 
 /// A value as the reader takes it.
@@ -89,6 +92,12 @@ pub(super) fn made<'de, D: Deserializer<'de>, T: DeserializeOwned, M, E: fmt::Di
 
 fn quoted(text: &str) -> String {
     toml_edit::Value::from(text).to_string()
+}
+
+/// A table of these values, as they would be written in a file.
+fn inline_table<'a>(entries: impl Iterator<Item = (&'a String, String)>) -> String {
+    let all: Vec<_> = entries.map(|(key, value)| format!("{} = {value}", toml_edit::Key::new(key))).collect();
+    if all.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", all.join(", ")) }
 }
 
 impl Node {
@@ -143,12 +152,7 @@ impl Node {
                 table.iter().map(|(key, value)| (key.to_owned(), self.converted(value))).collect(),
             ),
         };
-        Self {
-            value,
-            origin: self.origin.clone(),
-            key_origin: self.key_origin.clone(),
-            outlived: self.outlived,
-        }
+        Self { value, ..self.clone() }
     }
 }
 
@@ -173,11 +177,6 @@ impl Parse for String {
     fn show(&self) -> String {
         quoted(self)
     }
-
-    #[cfg(test)]
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<Self>()
-    }
 }
 
 impl Parse for PathBuf {
@@ -190,42 +189,28 @@ impl Parse for PathBuf {
     fn show(&self) -> String {
         quoted(&self.to_string_lossy())
     }
-
-    #[cfg(test)]
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<Self>()
-    }
 }
 
-impl Parse for bool {
-    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Self::deserialize(from)
-    }
+macro_rules! as_it_is {
+    ($($type:ty),*) => {$(
+        impl Parse for $type {
+            fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Self::deserialize(from)
+            }
 
-    fn show(&self) -> String {
-        self.to_string()
-    }
+            fn show(&self) -> String {
+                self.to_string()
+            }
 
-    #[cfg(test)]
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<Self>()
-    }
+            #[cfg(test)]
+            fn schema(generator: &mut SchemaGenerator) -> Schema {
+                generator.subschema_for::<Self>()
+            }
+        }
+    )*};
 }
 
-impl Parse for i64 {
-    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Self::deserialize(from)
-    }
-
-    fn show(&self) -> String {
-        self.to_string()
-    }
-
-    #[cfg(test)]
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<Self>()
-    }
-}
+as_it_is!(bool, i64);
 
 impl Parse for u32 {
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -285,28 +270,25 @@ impl Parse for Duration {
     }
 }
 
-macro_rules! name {
+/// A type that is written as a string, which `FromStr` reads and `Display` shows.
+macro_rules! text {
     ($($type:ty),*) => {$(
-        impl Parse for $type {
+        impl $crate::config::parse::Parse for $type {
             const IS_TEXT: bool = true;
 
-            fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                made(from, |text: String| Self::new(text))
+            fn read<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                $crate::config::parse::made(from, |text: String| text.parse())
             }
 
             fn show(&self) -> String {
-                quoted(self.as_str())
-            }
-
-            #[cfg(test)]
-            fn schema(generator: &mut SchemaGenerator) -> Schema {
-                String::schema(generator)
+                $crate::config::parse::Parse::show(&self.to_string())
             }
         }
     )*};
 }
+pub(super) use text;
 
-name!(MemberId, SiteId);
+text!(MemberId, SiteId, StopSignal);
 
 /// A type that is written as an array of texts.
 macro_rules! texts {
@@ -375,17 +357,9 @@ impl Parse for BTreeMap<String, String> {
             let name = name.to_ascii_uppercase();
             ["PASS", "SECRET", "TOKEN", "KEY", "CREDENTIAL"].iter().any(|word| name.contains(word))
         };
-        if self.is_empty() {
-            return "{}".to_owned();
-        }
-        let all: Vec<_> = self
-            .iter()
-            .map(|(name, value)| {
-                let shown = if secret(name) { "..." } else { value };
-                format!("{} = {}", toml_edit::Key::new(name), quoted(shown))
-            })
-            .collect();
-        format!("{{ {} }}", all.join(", "))
+        inline_table(
+            self.iter().map(|(name, value)| (name, quoted(if secret(name) { "..." } else { value }))),
+        )
     }
 
     #[cfg(test)]
@@ -403,14 +377,7 @@ impl Parse for BTreeMap<String, Vec<String>> {
     }
 
     fn show(&self) -> String {
-        if self.is_empty() {
-            return "{}".to_owned();
-        }
-        let all: Vec<_> = self
-            .iter()
-            .map(|(name, values)| format!("{} = {}", toml_edit::Key::new(name), values.show()))
-            .collect();
-        format!("{{ {} }}", all.join(", "))
+        inline_table(self.iter().map(|(name, values)| (name, values.show())))
     }
 
     #[cfg(test)]
@@ -436,18 +403,8 @@ impl Parse for serde_json::Value {
                 None => number.to_string(),
             },
             Self::Bool(yes) => yes.to_string(),
-            Self::Array(all) => {
-                let all: Vec<_> = all.iter().map(Self::show).collect();
-                format!("[{}]", all.join(", "))
-            }
-            Self::Object(all) if all.is_empty() => "{}".to_owned(),
-            Self::Object(all) => {
-                let entry = |(key, value): (&String, &Self)| {
-                    format!("{} = {}", toml_edit::Key::new(key), value.show())
-                };
-                let all: Vec<_> = all.iter().map(entry).collect();
-                format!("{{ {} }}", all.join(", "))
-            }
+            Self::Array(all) => all.show(),
+            Self::Object(all) => inline_table(all.iter().map(|(key, value)| (key, value.show()))),
         }
     }
 
@@ -506,6 +463,7 @@ macro_rules! choice {
 
         impl $name {
             /// Its word in the configuration.
+            #[allow(dead_code, reason = "nobody asks for the words of some")]
             $vis fn as_str(self) -> &'static str {
                 $crate::config::parse::Words::word(&self)
             }

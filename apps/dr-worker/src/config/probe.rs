@@ -5,28 +5,19 @@ use std::time::Duration;
 use job_guard::ReadyProbe;
 
 use super::{
-    parse::{HOUR, MILLISECOND, SECOND, Words},
+    parse::{HOUR, MILLISECOND, SECOND, choice},
     table::{flat, required, table, value},
 };
 
-/// The kind of a probe.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum ProbeKind {
-    None,
-    Exec,
-    Http,
-    Tcp,
-    Notify,
-}
-
-impl Words for ProbeKind {
-    const WORDS: &[(&str, Self)] = &[
-        ("none", Self::None),
-        ("exec", Self::Exec),
-        ("http", Self::Http),
-        ("tcp", Self::Tcp),
-        ("notify", Self::Notify),
-    ];
+choice! {
+    /// The kind of a probe.
+    pub(super) enum ProbeKind {
+        None = "none",
+        Exec = "exec",
+        Http = "http",
+        Tcp = "tcp",
+        Notify = "notify",
+    }
 }
 
 table! {

@@ -1,7 +1,6 @@
 //! Whether a job can run on this node: looks at programs, directories and values, and starts nothing.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::iter::zip;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -38,11 +37,8 @@ fn not_passed(text: &str, more: usize) -> Option<String> {
 }
 
 impl JobSpec {
-    /// Checks whether the job can run on this node, and reports all faults. Starts nothing.
-    ///
-    /// # Errors
-    /// Every fault, each with its key.
-    pub fn check(&self) -> Result<(), SpecErrors> {
+    /// Why the job can't run on this node: every fault, in the order of the configuration. Starts nothing.
+    pub(super) fn faults(&self) -> Vec<SpecError> {
         let mut faults = Faults { prefix: job_key(&self.name), spec: self, found: Vec::new() };
         let has_dir = faults.check_dir();
         faults.check_env(&self.env);
@@ -104,7 +100,7 @@ impl JobSpec {
             faults.check_host(process.run_as.as_ref(), &process.limits);
             found = faults.found;
         }
-        if found.is_empty() { Ok(()) } else { Err(SpecErrors(found)) }
+        found
     }
 }
 
@@ -293,37 +289,12 @@ fn not_executable(path: &Path) -> Option<HostFault> {
 /// One fault of a job's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {fault}")]
-pub struct SpecError {
+pub(super) struct SpecError {
     /// The key, such as `job.orders.command`.
-    pub key: String,
+    pub(super) key: String,
     /// What is wrong with its value, or with what it names.
-    pub fault: HostFault,
+    pub(super) fault: HostFault,
 }
-
-/// All faults of a job's configuration, one a line. Never empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpecErrors(Vec<SpecError>);
-
-impl SpecErrors {
-    /// The faults, in the order of the configuration.
-    pub fn iter(&self) -> impl Iterator<Item = &SpecError> {
-        self.0.iter()
-    }
-}
-
-impl fmt::Display for SpecErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "{fault}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for SpecErrors {}
 
 #[cfg(test)]
 mod tests {
@@ -333,10 +304,7 @@ mod tests {
     use crate::config::{Hook, HookMode};
 
     fn faults(spec: &JobSpec) -> Vec<String> {
-        match spec.check() {
-            Ok(()) => Vec::new(),
-            Err(errors) => errors.iter().map(ToString::to_string).collect(),
-        }
+        spec.faults().iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -50,14 +50,11 @@ impl SitePlan {
         if self.to_site.as_ref().is_some_and(|to| to.as_str() == self.site) {
             section.problem("to_site", "it is the site that is emptied; name another one, or leave it out");
         }
-        let named = |key, mut jobs: Box<dyn Iterator<Item = &String> + '_>| {
-            let other = jobs.find(|job| !self.jobs.is_empty() && !self.jobs.contains(job));
-            other.map(|job| {
-                (key, format!("{job:?} is not in jobs {:?}; add it there, or remove it here", self.jobs))
-            })
-        };
-        let found = [named("order", Box::new(self.order.iter())), named("job", Box::new(self.each.keys()))];
-        for (key, wrong) in found.into_iter().flatten() {
+        let jobs = &self.jobs;
+        let is_other = |job: &&String| !jobs.is_empty() && !jobs.contains(*job);
+        let others = [("order", self.order.iter().find(is_other)), ("job", self.each.keys().find(is_other))];
+        for (key, job) in others.into_iter().filter_map(|(key, job)| Some((key, job?))) {
+            let wrong = format!("{job:?} is not in jobs {jobs:?}; add it there, or remove it here");
             section.problem(key, wrong);
         }
     }

@@ -6,7 +6,7 @@ use job_guard::{Check, ReadyProbe, RestartPolicy, StopSignal};
 
 use super::{
     check::CheckKeys,
-    parse::{HOUR, MILLISECOND, SECOND, Words},
+    parse::{HOUR, MILLISECOND, SECOND, choice},
     probe::ReadyKeys,
     reader::Section,
     table::{nested, nested_as, optional_nested, required, table, value},
@@ -73,17 +73,13 @@ pub enum RoleChange {
     Signal(StopSignal),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ChangeKind {
-    None,
-    Restart,
-    Exec,
-    Signal,
-}
-
-impl Words for ChangeKind {
-    const WORDS: &[(&str, Self)] =
-        &[("none", Self::None), ("restart", Self::Restart), ("exec", Self::Exec), ("signal", Self::Signal)];
+choice! {
+    enum ChangeKind {
+        None = "none",
+        Restart = "restart",
+        Exec = "exec",
+        Signal = "signal",
+    }
 }
 
 table! {

@@ -95,13 +95,16 @@ macro_rules! table {
 }
 pub(super) use table;
 
+/// The name of a key, and its sentence.
+pub(super) type Said = (&'static str, &'static str);
+
 /// How the value of a field is read from a key, and described.
 pub(super) trait ConfigField<T> {
     /// Puts what is set over the value.
     fn read(self, key: &'static str, value: &mut T, section: &mut Section<'_>);
 
     /// Adds the key, with its sentence, or the keys, with this value as the default.
-    fn describe(self, key: (&'static str, &'static str), value: &T, keys: &mut Vec<Key>);
+    fn describe(self, key: Said, value: &T, keys: &mut Vec<Key>);
 }
 
 /// Why some keys of a job need a restart of the worker.
@@ -209,7 +212,7 @@ impl<F> Rule<F> {
         self
     }
 
-    fn key(self, (name, sentence): (&'static str, &'static str), of: Of) -> Key {
+    fn key(self, (name, sentence): Said, of: Of) -> Key {
         Key { name, sentence, terms: self.terms, of }
     }
 
@@ -270,9 +273,7 @@ impl<T: Parse, const OPTIONAL: bool> Rule<Leaf<T, OPTIONAL>> {
         self.form.wrong.push(Box::new(wrong));
         self
     }
-}
 
-impl<T: Parse, const OPTIONAL: bool> Rule<Leaf<T, OPTIONAL>> {
     /// The value of the key, if it is set and can be used.
     fn take(&self, key: &'static str, section: &mut Section<'_>) -> Option<T> {
         let is_set = section.has(key) || self.terms.instead.is_some_and(|other| section.has(other));
@@ -289,7 +290,7 @@ impl<T: Parse, const OPTIONAL: bool> Rule<Leaf<T, OPTIONAL>> {
         }
     }
 
-    fn describe_value(self, key: (&'static str, &'static str), value: Option<&T>, keys: &mut Vec<Key>) {
+    fn describe_value(self, key: Said, value: Option<&T>, keys: &mut Vec<Key>) {
         let is_default = !self.terms.is_derived && self.terms.required.is_none();
         let default = value.filter(|_| is_default).map(Parse::show);
         let of = Of::Value {
@@ -315,7 +316,7 @@ impl<T: Parse> ConfigField<T> for Rule<Leaf<T, false>> {
         section.note_kind(key, value);
     }
 
-    fn describe(self, key: (&'static str, &'static str), value: &T, keys: &mut Vec<Key>) {
+    fn describe(self, key: Said, value: &T, keys: &mut Vec<Key>) {
         self.describe_value(key, Some(value), keys);
     }
 }
@@ -327,25 +328,35 @@ impl<T: Parse> ConfigField<Option<T>> for Rule<Leaf<T, true>> {
         }
     }
 
-    fn describe(self, key: (&'static str, &'static str), value: &Option<T>, keys: &mut Vec<Key>) {
+    fn describe(self, key: Said, value: &Option<T>, keys: &mut Vec<Key>) {
         self.describe_value(key, value.as_ref(), keys);
     }
 }
 
 /// A table below this one.
-pub(super) struct Inner;
+pub(super) struct Inner {
+    is_later: bool,
+}
 
 /// A table that is read whether it is set or not.
 pub(super) fn nested() -> Rule<Inner> {
-    Rule::new(Inner)
+    Rule::new(Inner { is_later: false })
+}
+
+/// A table that depends on others: the check of this one reads it.
+pub(super) fn later() -> Rule<Inner> {
+    Rule::new(Inner { is_later: true })
 }
 
 impl<T: Table> ConfigField<T> for Rule<Inner> {
     fn read(self, key: &'static str, value: &mut T, section: &mut Section<'_>) {
-        self.table(key, value, section);
+        match self.form.is_later {
+            true => section.know(key),
+            false => self.table(key, value, section),
+        }
     }
 
-    fn describe(self, key: (&'static str, &'static str), value: &T, keys: &mut Vec<Key>) {
+    fn describe(self, key: Said, value: &T, keys: &mut Vec<Key>) {
         keys.push(self.key(key, Of::Table { keys: value.keys(), shape: Shape::Always }));
     }
 }
@@ -365,7 +376,7 @@ impl<K: Table + Clone + Into<T>, T> ConfigField<T> for Rule<As<K>> {
         *value = read.into();
     }
 
-    fn describe(self, key: (&'static str, &'static str), _: &T, keys: &mut Vec<Key>) {
+    fn describe(self, key: Said, _: &T, keys: &mut Vec<Key>) {
         let of = Of::Table { keys: self.form.0.keys(), shape: Shape::Always };
         keys.push(self.key(key, of));
     }
@@ -389,7 +400,7 @@ impl<K: Table + Clone + Into<Option<T>>, T> ConfigField<Option<T>> for Rule<Mayb
         }
     }
 
-    fn describe(self, key: (&'static str, &'static str), _: &Option<T>, keys: &mut Vec<Key>) {
+    fn describe(self, key: Said, _: &Option<T>, keys: &mut Vec<Key>) {
         let has_kind = self.terms.has_kind;
         let inside = self.form.0.keys().into_iter();
         let inside =
@@ -412,18 +423,9 @@ impl<K: Table + Clone + Into<Option<T>>, T> ConfigField<BTreeMap<String, T>> for
         section.declared_table(key, &self.terms, |section| rest(self.form.0).read(key, value, section));
     }
 
-    fn describe(
-        self,
-        (name, sentence): (&'static str, &'static str),
-        _: &BTreeMap<String, T>,
-        keys: &mut Vec<Key>,
-    ) {
+    fn describe(self, (name, sentence): Said, value: &BTreeMap<String, T>, keys: &mut Vec<Key>) {
         let mut named = Vec::new();
-        rest(self.form.0.clone()).name(self.terms.name).describe(
-            (ANY, sentence),
-            &BTreeMap::<String, T>::new(),
-            &mut named,
-        );
+        rest(self.form.0.clone()).name(self.terms.name).describe((ANY, sentence), value, &mut named);
         keys.push(self.key((name, ""), Of::Table { keys: named, shape: Shape::Always }));
     }
 }
@@ -445,7 +447,7 @@ impl<K: Table + Clone + Into<T>, T> ConfigField<Vec<T>> for Rule<Each<K>> {
         });
     }
 
-    fn describe(self, key: (&'static str, &'static str), _: &Vec<T>, keys: &mut Vec<Key>) {
+    fn describe(self, key: Said, _: &Vec<T>, keys: &mut Vec<Key>) {
         let of = Of::Table { keys: self.form.0.keys(), shape: Shape::List };
         keys.push(self.key(key, of));
     }
@@ -469,12 +471,7 @@ impl<K: Table + Clone + Into<Option<T>>, T> ConfigField<BTreeMap<String, T>> for
         value.extend(all.into_iter().flatten());
     }
 
-    fn describe(
-        self,
-        (_, sentence): (&'static str, &'static str),
-        _: &BTreeMap<String, T>,
-        keys: &mut Vec<Key>,
-    ) {
+    fn describe(self, (_, sentence): Said, _: &BTreeMap<String, T>, keys: &mut Vec<Key>) {
         let of = Of::Table { keys: self.form.0.keys(), shape: Shape::Optional };
         keys.push(self.key((ANY, sentence), of));
     }
@@ -495,7 +492,7 @@ impl<T: Table> ConfigField<T> for Rule<Flat> {
         }
     }
 
-    fn describe(self, _: (&'static str, &'static str), value: &T, keys: &mut Vec<Key>) {
+    fn describe(self, _: Said, value: &T, keys: &mut Vec<Key>) {
         keys.extend(value.keys().into_iter().map(|key| key.under(&self.terms)));
     }
 }
@@ -514,7 +511,7 @@ impl<K: Table + Into<T>, T> ConfigField<T> for Rule<FlatAs<K>> {
         *value = self.form.0.into();
     }
 
-    fn describe(self, _: (&'static str, &'static str), _: &T, keys: &mut Vec<Key>) {
+    fn describe(self, _: Said, _: &T, keys: &mut Vec<Key>) {
         keys.extend(self.form.0.keys().into_iter().map(|key| key.under(&self.terms)));
     }
 }
@@ -530,23 +527,5 @@ pub(super) fn unread() -> Unread {
 impl<T> ConfigField<T> for Unread {
     fn read(self, _: &'static str, _: &mut T, _: &mut Section<'_>) {}
 
-    fn describe(self, _: (&'static str, &'static str), _: &T, _: &mut Vec<Key>) {}
-}
-
-/// A table that depends on others.
-pub(super) struct Later;
-
-/// A table that the check of this one reads.
-pub(super) fn later() -> Rule<Later> {
-    Rule::new(Later)
-}
-
-impl<T: Table> ConfigField<T> for Rule<Later> {
-    fn read(self, key: &'static str, _: &mut T, section: &mut Section<'_>) {
-        section.know(key);
-    }
-
-    fn describe(self, key: (&'static str, &'static str), value: &T, keys: &mut Vec<Key>) {
-        keys.push(self.key(key, Of::Table { keys: value.keys(), shape: Shape::Always }));
-    }
+    fn describe(self, _: Said, _: &T, _: &mut Vec<Key>) {}
 }

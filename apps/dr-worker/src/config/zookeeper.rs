@@ -1,17 +1,16 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
     net::IpAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
-use serde::{Deserialize, Deserializer, Serialize};
-use strategies::settings::not_known;
+use serde::{Deserialize, Serialize};
 use zk_session::{DriverKind, LeaseTiming};
 
 use super::{
-    parse::{HOUR, MILLISECOND, MINUTE, Parse, SECOND, choice, made},
+    parse::{HOUR, MILLISECOND, MINUTE, SECOND, Words, choice},
     reader::Section,
     table::{derived, optional, optional_nested, required, table, value},
 };
@@ -123,24 +122,8 @@ choice! {
     }
 }
 
-impl Parse for DriverKind {
-    const IS_TEXT: bool = true;
-
-    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        made(from, |word: String| {
-            let unknown = || not_known(&format!("{word:?}"), Self::ALL.map(|kind| kind.to_string()));
-            word.parse().map_err(|_| unknown())
-        })
-    }
-
-    fn show(&self) -> String {
-        self.to_string().show()
-    }
-
-    #[cfg(test)]
-    fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "enum": Self::ALL.map(|kind| kind.to_string()) })
-    }
+impl Words for DriverKind {
+    const WORDS: &[(&str, Self)] = &[("native", Self::Native), ("zookeeper-async", Self::ZookeeperAsync)];
 }
 
 table! {
@@ -201,14 +184,13 @@ impl Auth {
     /// Why it can't be used, without its contents.
     pub(crate) fn read(&self) -> Result<(String, String), HostFault> {
         let (file, path) = (&self.credentials_file, self.credentials_file.display());
-        let unreadable = |error: io::Error| HostFault::io(file, " can't be read", &error);
         if fs::metadata(file).is_ok_and(|metadata| private_file::is_open(&metadata)) {
             tracing::warn!(
                 "{CREDENTIALS}: other users can use {path}; give it the worker's group, and run chmod 640 on it"
             );
         }
-        let text = checked::read(file, || fs::read(file)).map_err(unreadable)?;
-        let text = String::from_utf8(text).map_err(|_| format!("{path} must contain user:password"))?;
+        let text =
+            String::from_utf8(content(file)?).map_err(|_| format!("{path} must contain user:password"))?;
         let text = text.trim_end_matches(['\r', '\n']);
         // The content of the file must not be shown.
         match text.split_once(':') {
@@ -227,12 +209,15 @@ pub(crate) fn unreadable(tls: &ZooKeeperTls) -> Option<(&'static str, HostFault)
         ("zookeeper.tls.cert_file", tls.cert_file.as_ref()),
         ("zookeeper.tls.key_file", tls.key_file.as_ref()),
     ];
-    let fault = |path: &PathBuf| {
-        checked::read(path, || fs::read(path))
-            .err()
-            .map(|error| HostFault::io(path, " can't be read", &error))
-    };
-    files.into_iter().find_map(|(key, path)| Some((key, fault(path?)?)))
+    files.into_iter().find_map(|(key, path)| Some((key, content(path?).err()?)))
+}
+
+/// The content of a file that a key names.
+///
+/// # Errors
+/// Why it can't be read.
+pub(super) fn content(path: &Path) -> Result<Vec<u8>, HostFault> {
+    checked::read(path, || fs::read(path)).map_err(|error| HostFault::io(path, " can't be read", &error))
 }
 
 impl ZooKeeperConfig {

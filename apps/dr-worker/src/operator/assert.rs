@@ -3,11 +3,8 @@
 use election_core::internals::record::{Current, Status};
 use serde_json::json;
 
-use super::{
-    election::Operator,
-    output::{self, Output},
-};
-use crate::{config::Sources, error::Error};
+use super::output::{self, Output};
+use crate::{commands::Operator, config::Sources, error::Error};
 
 /// `assert`
 #[derive(Debug, clap::Args)]
@@ -78,19 +75,11 @@ fn verdict<'a>(leaders: &[(&'a Current, u64)], token: u64) -> Verdict<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn leader(member: &str, status: &str) -> Current {
-        serde_json::from_value(json!({
-            "v": 1, "member": member, "ballot": "a-0000000001", "site": "east", "term": 1, "status": status,
-            "since_ms": 0,
-        }))
-        .unwrap()
-    }
+    use super::{super::phases::tests::leader, *};
 
     fn is_ready(leaders: &[(&str, &str, u64)], token: u64) -> Option<bool> {
         let leaders: Vec<_> =
-            leaders.iter().map(|(member, status, token)| (leader(member, status), *token)).collect();
+            leaders.iter().map(|(member, status, token)| (leader(member, 1, status), *token)).collect();
         let leaders: Vec<_> = leaders.iter().map(|(leader, token)| (leader, *token)).collect();
         match verdict(&leaders, token) {
             Verdict::Holds(_) => Some(true),

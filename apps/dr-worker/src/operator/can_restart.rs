@@ -3,11 +3,11 @@
 use election_core::config::MemberId;
 
 use super::{
-    election::Operator,
     explain::snapshots,
     output::{self, Output},
 };
 use crate::{
+    commands::Operator,
     config::Sources,
     error::Error,
     view::{Cluster, Explained, Restartable, is_absent, statuses::WorkerStatuses},

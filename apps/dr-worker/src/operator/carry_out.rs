@@ -7,16 +7,14 @@ use serde_json::Value;
 
 use super::{
     consent::Consent,
-    dry_run,
-    election::{Operator, asker},
-    evacuation,
+    dry_run, evacuation,
     obeyed::until_obeyed,
     output::{self, Output},
     request,
 };
 use crate::{
     commands::{
-        Which,
+        Operator, Which, asker,
         operation::{Ask, Asking, Author, Declared, Election, Jobs, Question, Report, UnknownName},
         operations::ALL,
         options::Options,
@@ -145,7 +143,7 @@ impl Chosen {
 
     /// Asks for confirmation of what is dangerous, once of each thing.
     fn confirm<'a>(&self, asked: impl Iterator<Item = &'a Ask<'a, Value>>) -> Result<(), Error> {
-        let consent = Consent::new(self.options.yes);
+        let consent = Consent { yes: self.options.yes };
         let questions = asked.filter_map(|ask| match ask {
             Ask::Order(order) => order.question.as_ref(),
             Ask::Deed(question, _) => question.as_ref(),

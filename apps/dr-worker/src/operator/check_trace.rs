@@ -60,12 +60,10 @@ pub(super) fn run(arguments: &CheckTraceArguments, how: Output) -> Result<(), Er
         Output::Pretty => output::print(report.text(&history).trim_end())?,
         Output::Json => output::print_json(&report.json(&history))?,
     }
-    match report.held() {
-        true => Ok(()),
-        false => {
-            let broken: Vec<_> = report.broken().collect();
-            let message = format!("the history breaks a promise: {}", broken.join(", "));
-            Err(Error::Reported(ExitCode::Failed, message))
-        }
+    let broken: Vec<_> = report.broken().collect();
+    if broken.is_empty() {
+        return Ok(());
     }
+    let message = format!("the history breaks a promise: {}", broken.join(", "));
+    Err(Error::Reported(ExitCode::Failed, message))
 }

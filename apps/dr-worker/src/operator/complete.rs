@@ -4,7 +4,7 @@
 //! A shell's script, which `completions` prints, starts this program with [`VARIABLE`] and the words of the line. The
 //! program prints the candidates and ends. It is silent about every failure: an error would disturb the line.
 
-use std::{collections::BTreeSet, env, ffi::OsString, io, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, env, ffi::OsString, path::PathBuf, time::Duration};
 
 use clap_complete::{
     ArgValueCompleter, CompletionCandidate, Shell,
@@ -13,11 +13,9 @@ use clap_complete::{
 use strategies::Registry;
 use tokio::time::timeout;
 
-use super::{
-    election::Operator,
-    gather::{GATHERED, gather},
-};
+use super::gather::{GATHERED, gather};
 use crate::{
+    commands::Operator,
     config::{Config, OperatorConfig, Sources},
     error::Error,
     program::program,
@@ -40,14 +38,11 @@ pub(super) fn complete(registry: &Registry) {
 /// The script that makes a shell ask this program.
 pub(super) fn script(shell: Shell) -> Result<String, Error> {
     let (program, mut script) = (program(), Vec::new());
-    let unknown = || io::Error::other(format!("no completions for {shell}"));
-    Shells::builtins()
-        .completer(&shell.to_string())
-        .ok_or_else(unknown)
-        .and_then(|completer| {
-            completer.write_registration(VARIABLE, &program, &program, &program, &mut script)
-        })
-        .map_err(|error| Error::Internal(error.to_string()))?;
+    let shells = Shells::builtins();
+    let unknown = || Error::Internal(format!("no completions for {shell}"));
+    let completer = shells.completer(&shell.to_string()).ok_or_else(unknown)?;
+    let written = completer.write_registration(VARIABLE, &program, &program, &program, &mut script);
+    written.map_err(|error| Error::Internal(error.to_string()))?;
     Ok(String::from_utf8_lossy(&script).into_owned())
 }
 

@@ -1,6 +1,5 @@
 use std::{collections::BTreeMap, os::unix::process::CommandExt as _, process::Command};
 
-use crate::znodes::overlays;
 use election_admin::AdminError;
 use nix::unistd::{Uid, User};
 use owo_colors::OwoColorize as _;
@@ -8,15 +7,16 @@ use serde_json::json;
 
 use super::{
     doctor,
-    election::Operator,
     global::block_on,
     output::{self, Output},
 };
 use crate::{
+    commands::Operator,
     config::{Config, Sources, Usable},
     connect::can_connect,
     error::Error,
     program::file,
+    znodes::overlays,
 };
 
 /// `config check`

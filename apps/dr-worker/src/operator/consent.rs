@@ -12,20 +12,10 @@ use crate::error::Error;
 pub(super) struct Consent {
     /// Don't ask on a terminal.
     #[arg(long)]
-    yes: bool,
+    pub(super) yes: bool,
 }
 
 impl Consent {
-    /// `yes`: whether it was given beforehand.
-    pub(super) const fn new(yes: bool) -> Self {
-        Self { yes }
-    }
-
-    /// Whether `--yes` was given.
-    pub(super) const fn is_given(self) -> bool {
-        self.yes
-    }
-
     /// Whether an operator sees a question and can answer it.
     pub(super) fn can_ask() -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
@@ -75,7 +65,11 @@ impl Consent {
         }
     }
 
-    fn answer(question: &str) -> Result<String, Error> {
+    /// The line that an operator answers on the terminal.
+    ///
+    /// # Errors
+    /// If standard input can't be read.
+    pub(super) fn answer(question: &str) -> Result<String, Error> {
         eprint!("{question}");
         // Without it the question is still answered.
         let _ = io::stderr().flush();

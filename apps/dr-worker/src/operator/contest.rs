@@ -8,12 +8,9 @@ use election_core::{
 use serde_json::json;
 use zk_session::BootTime;
 
-use super::{
-    election::Operator,
-    output::{self, Output},
-};
+use super::output::{self, Output};
 use crate::{
-    commands::{contest, operation::Election, options::Options},
+    commands::{Operator, contest, operation::Election, options::Options},
     error::Error,
 };
 
@@ -51,21 +48,16 @@ async fn until_ready(
     loop {
         let snapshot = operator.observer().await?.snapshot(paths).await?;
         let first = snapshot.leader_znodes.into_iter().next().flatten();
-        let leader_znode =
-            first.map(|leader_znode| leader_znode.record).filter(|leader_znode| leader_znode.term > old.term);
-        match leader_znode {
+        let leader = first.map(|znode| znode.record).filter(|leader| leader.term > old.term);
+        let why = match leader {
             Some(new) if new.status == Status::Ready => return Ok(new),
-            _ if BootTime::now() < by => tokio::time::sleep(LOOK).await,
-            Some(new) => {
-                return Err(Error::NotNow(format!("{} is taking over, and not ready yet", new.member)));
-            }
-            None => {
-                return Err(Error::NotNow(format!(
-                    "leadership was taken from {}, and no member has taken over yet",
-                    old.member
-                )));
-            }
+            Some(new) => format!("{} is taking over, and not ready yet", new.member),
+            None => format!("leadership was taken from {}, and no member has taken over yet", old.member),
+        };
+        if BootTime::now() >= by {
+            return Err(Error::NotNow(why));
         }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

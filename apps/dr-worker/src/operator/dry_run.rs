@@ -4,23 +4,15 @@ use election_admin::Snapshot;
 use serde::Serialize;
 
 use super::{
-    election::Operator,
     output::{self, Output},
     simulate::slot_lines,
 };
 use crate::{
+    commands::Operator,
     error::Error,
     view::{Candidate, Explained, ExplainedSlot, Simulated, WhatIf},
     wall::unix_ms,
 };
-
-/// The argument of every command that can be tried.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(super) struct DryRun {
-    /// Only show who would lead then, and why.
-    #[arg(long)]
-    pub(super) dry_run: bool,
-}
 
 /// What is printed as JSON.
 #[derive(Serialize)]

@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &EditArguments, sources: &Sources, how: Output) -> 
         if after == before {
             return output::print(format_args!("{} is unchanged", path.display()));
         }
-        let Err(Invalid { code, why }) = check(sources, &files, path, &copy.0) else { break };
+        let Err((code, why)) = check(sources, &files, path, &copy.0) else { break };
         output::print_progress(&why);
         if !asks_again() {
             let why =
@@ -136,15 +136,10 @@ fn edit(editor: &[String], copy: &Path) -> Result<(), Error> {
     }
 }
 
-/// What `config check` says, and its exit code.
-struct Invalid {
-    code: ExitCode,
-    why: String,
-}
-
-/// Checks the configuration with this copy in the place of its file.
-fn check(sources: &Sources, files: &[PathBuf], path: &Path, copy: &Path) -> Result<(), Invalid> {
-    let failed = |why: String| Invalid { code: ExitCode::Failed, why };
+/// Checks the configuration with this copy in the place of its file. An error is the exit code of `config check`, and what that
+/// says.
+fn check(sources: &Sources, files: &[PathBuf], path: &Path, copy: &Path) -> Result<(), (ExitCode, String)> {
+    let failed = |why: String| (ExitCode::Failed, why);
     let program = file().map_err(|error| failed(format!("can't find this program: {error}")))?;
     let mut command = Command::new(program);
     for file in files {
@@ -166,7 +161,7 @@ fn check(sources: &Sources, files: &[PathBuf], path: &Path, copy: &Path) -> Resu
     // The operator knows the file, and not the copy.
     let why = String::from_utf8_lossy(&ended.stderr);
     let why = why.replace(&copy.display().to_string(), &path.display().to_string());
-    Err(Invalid { code, why: why.trim_end().to_owned() })
+    Err((code, why.trim_end().to_owned()))
 }
 
 fn asks_again() -> bool {

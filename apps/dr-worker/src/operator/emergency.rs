@@ -1,14 +1,7 @@
 //! `emergency-lead`: the job on this node without ZooKeeper, while no quorum answers.
 
-use std::{
-    fs,
-    io::{self, BufRead as _, Write as _},
-    os::unix::fs::MetadataExt as _,
-    path::Path,
-    time::Duration,
-};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
-use anstream::eprint;
 use election_core::{Paths, internals::text::Text};
 use job_guard::{LockError, StateLock, lock_path};
 use nix::unistd::{Uid, User};
@@ -16,10 +9,10 @@ use serde_json::json;
 
 use super::{
     consent::Consent,
-    election::{Operator, asker},
     output::{self, Output},
 };
 use crate::{
+    commands::{Operator, asker},
     config::{Config, JobConfig, NodeConfig, Sources, ZooKeeperConfig},
     connect::connect,
     error::Error,
@@ -286,12 +279,7 @@ fn has_to_ask(sentence: &str, given: Option<&str>) -> Result<bool, Error> {
 
 /// Has the operator type the sentence.
 fn ask_for(sentence: &str) -> Result<(), Error> {
-    eprint!("Type this sentence to confirm it: ");
-    // Without it the question is still answered.
-    let _ = io::stderr().flush();
-    let mut typed = String::new();
-    let read = io::stdin().lock().read_line(&mut typed);
-    read.map_err(|e| Error::Failed(format!("the answer can't be read: {e}; nothing was changed")))?;
+    let typed = Consent::answer("Type this sentence to confirm it: ")?;
     match decision::is_confirmed(sentence, &typed) {
         true => Ok(()),
         false => Err(Error::Failed("not confirmed; nothing was changed".to_owned())),

@@ -8,12 +8,13 @@ use election_core::internals::{
 use owo_colors::OwoColorize as _;
 
 use super::{
-    election::Operator,
+    global::AllJobs,
     output::{self, Accent, Output},
     table::Column,
 };
 use crate::{
     advice,
+    commands::Operator,
     config::Sources,
     error::Error,
     view::{Candidate, Explained, ExplainedSlot, diagnose, statuses},
@@ -30,14 +31,7 @@ const COLUMNS: [Column; 5] = [
 ];
 
 /// `explain`
-#[derive(Debug, clap::Args)]
-pub(super) struct ExplainArguments {
-    /// Job [default: all].
-    #[arg(long, value_name = "JOB")]
-    job: Option<String>,
-}
-
-pub(super) async fn run(arguments: &ExplainArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+pub(super) async fn run(arguments: &AllJobs, sources: &Sources, how: Output) -> Result<(), Error> {
     let all =
         Operator::with(sources, async |operator| read(operator, arguments.job.as_deref()).await).await?;
     for (index, explained) in all.iter().enumerate() {
@@ -124,8 +118,7 @@ pub(super) fn describe(explained: &Explained) -> String {
     };
     let mode = match explained.mode {
         Mode::Auto => String::new(),
-        Mode::Manual => ", mode manual".to_owned(),
-        Mode::Observe => ", mode observe".to_owned(),
+        mode => format!(", mode {mode}"),
     };
     let mut lines = vec![format!("{}: {decides}{mode}", explained.election.bold())];
     let next = if explained.next.acts { "about to decide" } else { "now" };
@@ -172,8 +165,7 @@ pub(super) fn describe_slot(job: &str, slot: &ExplainedSlot) -> Vec<String> {
         let when = if slot.obstacles.is_empty() { "at once" } else { "if nothing blocked it" };
         lines.push(format!("  would be decided {when}: {}", proposal.sentence));
     }
-    lines
-        .extend(slot.obstacles.iter().map(|obstacle| format!("  in the way: {}", in_the_way(job, obstacle))));
+    lines.extend(slot.obstacles.iter().map(|obstacle| in_the_way(job, obstacle)));
     lines
 }
 
@@ -186,7 +178,8 @@ pub(super) fn in_the_way(job: &str, obstacle: &Obstacle) -> String {
         (Some(at), Bound::Latest) => format!(", until {at} at the latest"),
         (Some(at), Bound::Exactly) => format!(", until {at}"),
     };
-    format!("{}: {}{until}", obstacle.reason, advice::beside(obstacle.reason, &obstacle.sentence, job))
+    let why = advice::beside(obstacle.reason, &obstacle.sentence, job);
+    format!("  in the way: {}: {why}{until}", obstacle.reason)
 }
 
 fn row(candidate: &Candidate) -> (Vec<String>, Accent) {

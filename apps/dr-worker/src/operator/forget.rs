@@ -1,16 +1,13 @@
 //! `forget`.
 
-use crate::advice;
-use crate::znodes;
 use election_admin::{AdminError, forget};
 use serde_json::json;
 
 use super::{
     consent::Consent,
-    election::Operator,
     output::{self, Output},
 };
-use crate::{config::Sources, error::Error};
+use crate::{advice, commands::Operator, config::Sources, error::Error, znodes};
 
 /// `forget`
 #[derive(Debug, clap::Args)]

@@ -9,10 +9,10 @@ use zk_session::Session;
 
 use super::{
     consent::Consent,
-    election::Operator,
     output::{self, Output},
 };
 use crate::{
+    commands::Operator,
     config::Sources,
     error::Error,
     view::{GhostRow, disagreement},
@@ -54,7 +54,7 @@ async fn remove_all(
         let mut removed = Vec::new();
         // Without a terminal to ask on they are only shown.
         let asks = !ghosts.is_empty() && how == Output::Pretty && Consent::can_ask();
-        let removes = arguments.consent.is_given()
+        let removes = arguments.consent.yes
             || asks && {
                 ghosts.iter().for_each(|ghost| {
                     output::print_progress(format_args!("{job}: {}", GhostRow::new(ghost)))

@@ -1,4 +1,4 @@
-//! The global arguments, and the runtime of a verb.
+//! The global arguments, those that several verbs have, and the runtime of a verb.
 
 use std::path::PathBuf;
 
@@ -42,6 +42,22 @@ pub(super) struct Global {
     #[arg(long, value_name = "FORMAT", env = "DR_LOG_FORMAT", value_enum, global = true)]
     #[arg(hide_possible_values = true, hide_env_values = true, help_heading = HEADING)]
     pub(super) log_format: Option<LogFormat>,
+}
+
+/// Of a verb about one job.
+#[derive(Debug, Args)]
+pub(super) struct OneJob {
+    /// Job [default: the only one].
+    #[arg(long, value_name = "JOB")]
+    pub(super) job: Option<String>,
+}
+
+/// Of a verb about all jobs, unless one is named.
+#[derive(Debug, Args)]
+pub(super) struct AllJobs {
+    /// Job [default: all].
+    #[arg(long, value_name = "JOB")]
+    pub(super) job: Option<String>,
 }
 
 impl Global {

@@ -1,11 +1,10 @@
 use election_admin::ReadError;
 
 use super::{
-    election::Operator,
     output::{self, Accent, Output},
     table::Column,
 };
-use crate::{config::Sources, error::Error, view::History};
+use crate::{commands::Operator, config::Sources, error::Error, view::History};
 
 /// `history`
 #[derive(Debug, clap::Args)]

@@ -8,11 +8,7 @@ use election_core::{
 };
 use zk_session::BootTime;
 
-use super::election::Operator;
-use crate::{
-    error::Error,
-    view::statuses::{LeaderReport, report_of},
-};
+use crate::{commands::Operator, error::Error, view::statuses::state_of};
 
 /// The states of a process whose job runs, has done its work, or is stopped by an order.
 const SETTLED: [&str; 3] = ["running", "exited", "stopped"];
@@ -58,22 +54,12 @@ pub(super) async fn until_proved(
                     seen = Some((leader.clone(), now));
                 }
                 let since = seen.as_ref().map_or(now, |(_, since)| *since);
-                match report_of(operator.workers(), job, &snapshot, leader).await {
-                    LeaderReport::Leads(state) if SETTLED.contains(&state.as_str()) => {
-                        return Ok(leader.clone());
-                    }
-                    LeaderReport::Leads(state) => {
-                        format!("the job on {} is in state {state}", leader.member)
-                    }
-                    LeaderReport::NoAnswer if now.duration_since(since) >= outlived => {
-                        return Ok(leader.clone());
-                    }
-                    LeaderReport::NoAnswer => {
-                        format!(
-                            "the worker of {} does not answer, and its session may have ended",
-                            leader.member
-                        )
-                    }
+                let member = &leader.member;
+                match state_of(operator.workers(), job, &snapshot, leader).await {
+                    Some(state) if SETTLED.contains(&state.as_str()) => return Ok(leader.clone()),
+                    Some(state) => format!("the job on {member} is in state {state}"),
+                    None if now.duration_since(since) >= outlived => return Ok(leader.clone()),
+                    None => format!("the worker of {member} does not answer, and its session may have ended"),
                 }
             }
         };

@@ -9,7 +9,6 @@ use futures_util::{StreamExt as _, stream};
 use owo_colors::OwoColorize as _;
 
 use super::{
-    election::Operator,
     emergency::Local,
     output::{self, Accent, Output},
     screen::Screen,
@@ -18,6 +17,7 @@ use super::{
 use crate::{
     advice,
     commands::{
+        Operator,
         moves::{outgoing, target},
         standing::describe_orders,
     },
@@ -157,10 +157,9 @@ async fn read(operator: &Operator, local: &Local, job: Option<&str>) -> Result<V
     let reads: Vec<_> = stream::iter(reads).buffered(READ_AT_ONCE).collect().await;
     let (mut clusters, mut gone) = (Vec::new(), None);
     for read in reads {
-        match read {
-            Ok(Read::Cluster(cluster)) => clusters.push(*cluster),
-            Ok(Read::Gone(path)) => gone = Some(path),
-            Err(error) => return Err(error),
+        match read? {
+            Ok(cluster) => clusters.push(cluster),
+            Err(path) => gone = Some(path),
         }
     }
     match gone {
@@ -174,23 +173,17 @@ async fn read(operator: &Operator, local: &Local, job: Option<&str>) -> Result<V
     }
 }
 
-/// What was read of one election.
-enum Read {
-    Cluster(Box<Cluster>),
-    /// There is none at this path any more.
-    Gone(String),
-}
-
+/// One election; its path if there is none any more.
 async fn read_one(
     operator: &Operator,
     local: &Local,
     observer: &Observer,
     statuses: &WorkerStatuses,
     job: &str,
-) -> Result<Read, Error> {
+) -> Result<Result<Cluster, String>, Error> {
     let paths = operator.paths(job)?;
     let snapshot = match observer.snapshot(&paths).await {
-        Err(ReadError::NoElection(path)) => return Ok(Read::Gone(path)),
+        Err(ReadError::NoElection(path)) => return Ok(Err(path)),
         snapshot => snapshot?,
     };
     let (skipped, planned_stops, standbys, processes, problems, of_workers) = tokio::join!(
@@ -203,7 +196,7 @@ async fn read_one(
     );
     let problems = problems?.into_iter().chain(of_workers).chain(local.problems(&paths)).collect();
     let cluster = Cluster::new(operator.root(), job, snapshot, unix_ms());
-    Ok(Read::Cluster(Box::new(Cluster { skipped, planned_stops, standbys, processes, problems, ..cluster })))
+    Ok(Ok(Cluster { skipped, planned_stops, standbys, processes, problems, ..cluster }))
 }
 
 fn print(clusters: &[Cluster], how: Output) -> Result<(), Error> {
@@ -311,17 +304,13 @@ fn members(cluster: &Cluster) -> String {
     });
     let now_ms = unix_ms();
     let absent = cluster.absent.iter().map(|absent| {
-        let mut cells = ["-"; 9].map(str::to_owned);
-        let fitness = 4 + usize::from(several);
-        for (at, text) in [
-            (0, absent.member.to_string()),
-            (1, absent.site.to_string()),
-            (2, "absent".to_owned()),
-            (fitness, absence(absent, now_ms)),
-        ] {
-            cells[at] = text;
-        }
-        (cells.to_vec(), if absent.stopped { Accent::None } else { Accent::Bad })
+        let none = "-".to_owned();
+        let mut cells = vec![absent.member.to_string(), absent.site.to_string(), "absent".to_owned()];
+        // It has no slot and no term.
+        cells.resize(4 + usize::from(several), none.clone());
+        cells.push(absence(absent, now_ms));
+        cells.resize(9, none);
+        (cells, if absent.stopped { Accent::None } else { Accent::Bad })
     });
     let rows: Vec<_> = members.chain(absent).collect();
     let mut columns = vec![

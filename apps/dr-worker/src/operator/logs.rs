@@ -13,12 +13,11 @@ use job_guard::KeptOutput;
 use serde::Deserialize;
 
 use super::{
-    election::Operator,
     global::block_on,
     output::{self, Output},
 };
 use crate::{
-    commands::which_job,
+    commands::{Operator, which_job},
     config::{NodeConfig, Sources, process_name},
     error::Error,
     typed::Typed,
@@ -71,9 +70,7 @@ pub(super) fn run(logs: &LogsArguments, sources: &Sources, how: Output) -> Resul
         (None, []) => {
             return Err(Error::Usage("no job is configured on this node; name one with --job".to_owned()));
         }
-        (None, several) => {
-            return Err(which_job("--job JOB", several));
-        }
+        (None, several) => return Err(which_job("--job JOB", several)),
     };
     let kept = KeptOutput::of(&state_dir, id.as_str());
     let unreadable = |error: io::Error| {
@@ -154,15 +151,12 @@ async fn show_of(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    let operator = Operator::connect(sources).await?;
-    let lines = async {
+    let lines = Operator::with(sources, async |operator| {
         let job = operator.one(logs.job.as_deref()).await?;
         let snapshot = operator.observer().await?.snapshot(&operator.paths(&job)?).await?;
-        fetch(&operator, record_of(member, &job, &snapshot)?, &job, logs).await
-    };
-    let lines = lines.await;
-    operator.close().await;
-    lines?.into_iter().try_for_each(|line| print(line, how))
+        fetch(operator, record_of(member, &job, &snapshot)?, &job, logs).await
+    });
+    lines.await?.into_iter().try_for_each(|line| print(line, how))
 }
 
 fn record_of<'a>(member: &MemberId, job: &str, snapshot: &'a Snapshot) -> Result<&'a MemberRecord, Error> {

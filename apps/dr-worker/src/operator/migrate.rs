@@ -30,10 +30,11 @@ use zk_session::Session;
 
 use super::{
     consent::Consent,
-    election::{Operator, asker},
+    obeyed::is_barred,
     output::{self, Output},
 };
 use crate::{
+    commands::{Operator, asker},
     config::{Sources, ZooKeeperConfig},
     connect::connect,
     error::Error,
@@ -142,15 +143,10 @@ impl Pair {
 
 /// How many members could lead, or do: orders that forbid it have gone along.
 fn candidates(election: &Snapshot) -> usize {
-    let control = &election.control;
-    let is_barred = |member: &MemberRecord| {
-        control.serviced(&member.member).is_some()
-            || control.drained.contains(&member.site)
-            || control.failed_sites.iter().any(|failed| failed.site == member.site)
-    };
     let is_candidate = |member: &&MemberRecord| {
         let takes_part = member.withdrawn.is_none() && !member.leaving;
-        takes_part && member.health.is_fit() && member.priority > 0 && !is_barred(member)
+        let is_barred = is_barred(&election.control, &member.member, &member.site);
+        takes_part && member.health.is_fit() && member.priority > 0 && !is_barred
     };
     election.members.iter().filter(is_candidate).count()
 }

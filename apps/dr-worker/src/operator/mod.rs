@@ -16,7 +16,6 @@ mod documents;
 mod drill;
 mod dry_run;
 mod edit;
-mod election;
 mod emergency;
 mod evacuation;
 mod explain;
@@ -73,7 +72,7 @@ use crate::{
         upgrade::{check, transfer},
     },
 };
-use global::{Global, block_on};
+use global::{AllJobs, Global, OneJob, block_on};
 use output::Output;
 
 /// How long to wait for the last lines of a daemon's log. If standard error is blocked, they are lost.
@@ -109,7 +108,7 @@ enum Verb {
     /// It includes the last crash, and works while the worker is down.
     Logs(logs::LogsArguments),
     /// Explain who leads, who would, and what blocks a change.
-    Explain(explain::ExplainArguments),
+    Explain(AllJobs),
     /// Show who would lead if a site or a member was lost.
     ///
     /// Also with other settings, given by `--set`.
@@ -136,7 +135,7 @@ enum Verb {
     /// Print each change as one line of JSON, until it is stopped.
     ///
     /// The first lines, with "initial", are the present state.
-    Watch(watch::WatchArguments),
+    Watch(AllJobs),
     /// Run a job here without ZooKeeper, while it has no quorum.
     ///
     /// The last resort: only what you have fenced by hand keeps the job from running twice. docs/lost-quorum.md
@@ -224,14 +223,14 @@ enum ConfigVerb {
     /// A member that can't apply it goes on with the former one, and reports why.
     Push(overlay::PushArguments),
     /// Print what was pushed.
-    Pull(overlay::OverlayArguments),
+    Pull(OneJob),
     /// Show what a push of a file would change, and what follows.
     ///
     /// The file is checked as by a push; exit code 78 if a push would refuse it.
     /// Without a file: what the overlay changes in the configuration here.
     Diff(overlay::DiffArguments),
     /// Show what was pushed when, and which version members apply.
-    History(overlay::OverlayArguments),
+    History(OneJob),
     /// Push an earlier version again.
     ///
     /// Without a version, each revert goes back by one, and finally to no overlay.

@@ -4,19 +4,16 @@ use std::time::Duration;
 
 use election_admin::Snapshot;
 use election_core::{
-    config::SiteId,
+    config::{MemberId, SiteId},
     internals::record::{Control, Current, Status},
     status::Reason,
 };
 use zk_session::BootTime;
 
-use super::{
-    election::Operator,
-    output::{self},
-};
+use super::output;
 use crate::{
     advice,
-    commands::moves::longest_move,
+    commands::{Operator, moves::longest_move},
     error::Error,
     view::{Explained, statuses::WorkerStatuses},
     wall::unix_ms,
@@ -77,7 +74,8 @@ async fn left_to_do(operator: &Operator, job: &str, snapshot: &Snapshot) -> Opti
     let next = Explained::new(job, snapshot, &operator.config, unix_ms()).next;
     let told = WorkerStatuses::new(operator.workers()).skipped(job, snapshot).await;
     let leaders = snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record);
-    if let Some(leader) = leaders.into_iter().find(|leader| is_closed(&snapshot.control, leader)) {
+    let is_barred = |leader: &&Current| is_barred(&snapshot.control, &leader.member, &leader.site);
+    if let Some(leader) = leaders.into_iter().find(is_barred) {
         let why = told.map_or(next.sentence, |told| advice::beside(told.reason, &told.sentence, job));
         return Some(format!("{} of site {} leads on: {why}", leader.member, leader.site));
     }
@@ -91,10 +89,9 @@ async fn left_to_do(operator: &Operator, job: &str, snapshot: &Snapshot) -> Opti
     }
 }
 
-/// Whether it may not lead by the orders.
-fn is_closed(control: &Control, leader: &Current) -> bool {
-    let is_here = |site: &SiteId| *site == leader.site;
-    control.serviced(&leader.member).is_some()
-        || control.drained.iter().any(is_here)
-        || control.failed_sites.iter().any(|failed| is_here(&failed.site))
+/// Whether this member may not lead by the orders.
+pub(super) fn is_barred(control: &Control, member: &MemberId, site: &SiteId) -> bool {
+    control.serviced(member).is_some()
+        || control.drained.contains(site)
+        || control.failed_sites.iter().any(|failed| failed.site == *site)
 }

@@ -1,10 +1,7 @@
 //! `config push`, `pull`, `diff`, `history` and `revert`: the overlay of a job, which all its members apply.
 
-use crate::znodes::overlays::Pushed;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use crate::znodes::overlays;
-use crate::znodes::{NewOverlay, Overlay};
 use election_admin::{AdminError, Layout, ReadError, Snapshot};
 use election_core::{
     config::MemberId,
@@ -18,11 +15,12 @@ use serde_json::{Value, json};
 
 use super::{
     consent::Consent,
-    election::{Operator, asker},
+    global::OneJob,
     output::{self, Accent, Output},
     table::Column,
 };
 use crate::{
+    commands::{Operator, asker},
     config::{
         Config, Effect, OperatorConfig, OverlayChange, SETTLE, Sources, check_overlay, job_key,
         overlay_changes, overlay_values,
@@ -31,15 +29,11 @@ use crate::{
     typed::Typed,
     view::{Simulated, WhatIf, other_policy},
     wall::{self, unix_ms},
+    znodes::{
+        NewOverlay, Overlay,
+        overlays::{self, Pushed},
+    },
 };
-
-/// `config pull` and `config history`
-#[derive(Debug, clap::Args)]
-pub(super) struct OverlayArguments {
-    /// Job [default: the only one].
-    #[arg(long, value_name = "JOB")]
-    job: Option<String>,
-}
 
 /// `config push`
 #[derive(Debug, clap::Args)]
@@ -47,7 +41,7 @@ pub(super) struct PushArguments {
     /// TOML file with the keys of [job.NAME], or this table; empty for no overlay.
     file: PathBuf,
     #[command(flatten)]
-    of: OverlayArguments,
+    of: OneJob,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
     reason: Option<Text>,
@@ -64,7 +58,7 @@ pub(super) struct DiffArguments {
     /// File to compare with [default: the configuration here].
     file: Option<PathBuf>,
     #[command(flatten)]
-    of: OverlayArguments,
+    of: OneJob,
 }
 
 /// `config revert`
@@ -73,7 +67,7 @@ pub(super) struct RevertArguments {
     /// Version [default: back by one]; 0 for no overlay.
     version: Option<u64>,
     #[command(flatten)]
-    of: OverlayArguments,
+    of: OneJob,
     /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
     reason: Option<Text>,
@@ -91,7 +85,7 @@ struct PresentOverlay {
 }
 
 impl PresentOverlay {
-    async fn read(sources: &Sources, of: &OverlayArguments) -> Result<Self, Error> {
+    async fn read(sources: &Sources, of: &OneJob) -> Result<Self, Error> {
         let operator = Operator::connect(sources).await?;
         let job = operator.one(of.job.as_deref()).await?;
         let paths = operator.paths(&job)?;
@@ -273,6 +267,7 @@ struct With<'a> {
 }
 
 /// What follows when another text becomes the overlay.
+#[derive(Default)]
 struct OverlayPlan {
     /// From the last overlay that was pushed.
     changes: Vec<OverlayChange>,
@@ -344,7 +339,7 @@ pub(super) async fn push(arguments: &PushArguments, sources: &Sources, how: Outp
     present.push(&what, *replaces, new, With { sources, consent: *consent, output: how }).await
 }
 
-pub(super) async fn pull(arguments: &OverlayArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+pub(super) async fn pull(arguments: &OneJob, sources: &Sources, how: Output) -> Result<(), Error> {
     let present = PresentOverlay::read(sources, arguments).await?;
     match (how, &present.overlay) {
         (Output::Json, overlay) => {
@@ -376,23 +371,15 @@ pub(super) async fn diff(arguments: &DiffArguments, sources: &Sources, how: Outp
     let file = arguments.file.as_ref().map(read_file).transpose()?;
     let present = PresentOverlay::read(sources, &arguments.of).await?;
     let job = &present.job;
-    let plan = match (&arguments.file, &file) {
-        (Some(path), Some(text)) => {
-            check_overlay(sources, job, path, text)?;
-            Some(present.plan(sources, text).await?)
-        }
-        _ => None,
-    };
-    let is_push = plan.is_some();
-    let plan = match plan {
-        Some(plan) => plan,
+    let is_push = file.is_some();
+    let plan = if let (Some(path), Some(text)) = (&arguments.file, &file) {
+        check_overlay(sources, job, path, text)?;
+        present.plan(sources, text).await?
+    } else {
         // From the configuration here to the overlay.
-        None => {
-            let overlay = present.values();
-            let changes = overlay_changes(&here(sources, job, &overlay)?, &overlay);
-            let (notes, restarts) = (Vec::new(), Vec::new());
-            OverlayPlan { changes, notes, restarts, follows: String::new(), moves: None }
-        }
+        let overlay = present.values();
+        let changes = overlay_changes(&here(sources, job, &overlay)?, &overlay);
+        OverlayPlan { changes, ..OverlayPlan::default() }
     };
     if how == Output::Json {
         let mut result =
@@ -425,11 +412,7 @@ fn here(
     Ok(shown.collect())
 }
 
-pub(super) async fn history(
-    arguments: &OverlayArguments,
-    sources: &Sources,
-    how: Output,
-) -> Result<(), Error> {
+pub(super) async fn history(arguments: &OneJob, sources: &Sources, how: Output) -> Result<(), Error> {
     let PresentOverlay { operator, job, .. } = PresentOverlay::read(sources, arguments).await?;
     let (session, paths) = (operator.incarnation().await?, operator.paths(&job)?);
     let (versions, unreadable) = overlays::history(&session, &paths).await?;
@@ -456,21 +439,16 @@ pub(super) async fn history(
         let names = members.iter().filter(|member| applied(member).version == version);
         names.map(|member| member.member.to_string()).collect::<Vec<_>>().join(", ")
     };
+    let without = on(0);
     let mut rows = vec![];
-    if !on(0).is_empty() {
-        rows.push((
-            vec!["0".to_owned(), "-".to_owned(), on(0), "-".to_owned(), "no overlay".to_owned()],
-            Accent::None,
-        ));
+    if !without.is_empty() {
+        rows.push((["0", "-", &without, "-", "no overlay"].map(str::to_owned).to_vec(), Accent::None));
     }
     rows.extend(versions.iter().map(|overlay| {
         let reason: Vec<_> = restored(overlay.restores).into_iter().chain(overlay.reason.clone()).collect();
         let reason = if reason.is_empty() { "-".to_owned() } else { reason.join(": ") };
-        let when = wall::moment(overlay.at_ms);
-        (
-            vec![overlay.version.to_string(), when, on(overlay.version), overlay.by.clone(), reason],
-            Accent::None,
-        )
+        let (version, when) = (overlay.version, wall::moment(overlay.at_ms));
+        (vec![version.to_string(), when, on(version), overlay.by.clone(), reason], Accent::None)
     }));
     let columns = [
         Column::key("VERSION"),

@@ -85,12 +85,12 @@ pub(super) fn durations(of: &Recorded) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn leader(member: &str, term: u64, status: &str) -> Current {
+    pub(in crate::operator) fn leader(member: &str, term: u64, status: &str) -> Current {
         serde_json::from_value(json!({
             "v": 1, "member": member, "ballot": format!("{member}-0000000001"), "site": "east", "term": term,
             "status": status, "since_ms": 0,

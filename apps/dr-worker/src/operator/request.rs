@@ -86,7 +86,7 @@ async fn move_leader(
     let Options { dry_run, yes, wait, timeout, .. } = *options;
     let snapshot = of.snapshot().await?;
     let question = moves::question(job, &request, &snapshot);
-    let confirmed = || question.as_ref().map_or(Ok(()), |what| Consent::new(yes).ask(what));
+    let confirmed = || question.as_ref().map_or(Ok(()), |what| Consent { yes }.ask(what));
     match snapshot.layout {
         Layout::Elector => {}
         layout if dry_run => {
@@ -140,7 +140,7 @@ async fn ask_member(
         };
     }
     if let Some(what) = moves::question(job, &request, &snapshot) {
-        Consent::new(yes).ask(&what)?;
+        Consent { yes }.ask(&what)?;
     }
     Filing { of, request, waits: wait, timeout }.file_and_follow(&snapshot, how).await
 }

@@ -7,11 +7,11 @@ use election_core::{
 use owo_colors::OwoColorize as _;
 
 use super::{
-    election::Operator,
     explain::{describe_slot, in_the_way, snapshots},
     output::{self, Output},
 };
 use crate::{
+    commands::Operator,
     config::{self, OperatorConfig, Sources},
     error::Error,
     view::{Simulated, SimulatedSlot, WhatIf},
@@ -138,8 +138,7 @@ pub(super) fn slot_lines(job: &str, slot: &SimulatedSlot, several: bool) -> Vec<
         format!("  {about}{} leads now, {} would lead then", who(&slot.leads), who(&slot.would_lead)),
         format!("  {}", slot.sentence),
     ];
-    lines
-        .extend(slot.obstacles.iter().map(|obstacle| format!("  in the way: {}", in_the_way(job, obstacle))));
+    lines.extend(slot.obstacles.iter().map(|obstacle| in_the_way(job, obstacle)));
     if let Some(question) = slot.question.as_ref().filter(|_| !slot.unchanged) {
         let mut question = question.clone();
         // Shown above, for the end of the simulation.

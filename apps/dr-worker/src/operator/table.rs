@@ -18,7 +18,7 @@ pub(super) enum Accent {
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
-    heading: &'static str,
+    pub(super) heading: &'static str,
     /// The group of details, of which the highest is the first to go below the rows.
     group: Option<usize>,
 }
@@ -32,10 +32,6 @@ impl Column {
     /// A column that goes below the rows with the others of its group.
     pub(super) const fn detail(heading: &'static str, group: usize) -> Self {
         Self { heading, group: Some(group) }
-    }
-
-    pub(super) const fn heading(&self) -> &'static str {
-        self.heading
     }
 }
 

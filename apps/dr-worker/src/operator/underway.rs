@@ -13,13 +13,13 @@ use election_core::{
 use zk_session::BootTime;
 
 use super::{
-    election::Operator,
     leading::until_proved,
     output::{self, Output},
     phases::{MovePhases, durations},
 };
 use crate::{
     commands::{
+        Operator,
         moves::{self, Decision, leads_already},
         operation::Election,
         requested::{Filed, Needless},
@@ -177,16 +177,11 @@ impl Underway<'_> {
         let announce = || output::print_progress("no elector answers; this command takes the decision");
         match moves::decide(self.operator, self.job, self.paths, &self.filed, self.until, announce).await? {
             Decision::Made => Ok(()),
-            Decision::Refused(why) => self.give_up(why, how).await,
+            // Withdrawn, so that no elector carries it out later.
+            Decision::Refused(why) => self.withdraw_with(self.failed(&why), &why, how).await,
             Decision::StillLed(why) if !waits => Err(self.goes_on(why)),
             Decision::NotNow(why) | Decision::StillLed(why) => self.withdraw(&why, how).await,
         }
-    }
-
-    /// Reports that the request failed, and withdraws it, so that no elector carries it out later.
-    async fn give_up(&self, why: String, how: Output) -> Result<(), Error> {
-        let failed = self.failed(&why);
-        self.withdraw_with(failed, &why, how).await
     }
 
     /// Withdraws the request if it is not begun, and reports the outcome.
@@ -295,30 +290,18 @@ impl Underway<'_> {
             return output::print_json(&Filed::in_state(self.job, &self.filed, state.clone()));
         }
         let job = self.job;
-        match (state, self.kind()) {
-            (RequestState::Done { leader, .. }, RequestKind::Restart) => {
-                output::print(format_args!("{job} was restarted on {leader}"))
-            }
-            (RequestState::Done { leader, .. }, RequestKind::Stop) => {
-                output::print(format_args!("{job} is stopped; {leader} leads"))
-            }
-            (RequestState::Done { leader, .. }, RequestKind::RestartStandby) => {
-                output::print(format_args!("the standby of {job} was restarted on {leader}"))
-            }
-            (RequestState::Done { leader, .. }, RequestKind::StopStandby) => {
-                output::print(format_args!("the standby of {job} is stopped on {leader}"))
-            }
-            (RequestState::Done { leader, .. }, RequestKind::StartStandby) => {
-                output::print(format_args!("the standby of {job} is started on {leader}"))
-            }
-            (RequestState::Done { leader, .. }, RequestKind::Start) => {
-                output::print(format_args!("{job} runs on {leader}"))
-            }
-            (RequestState::Done { term, leader, .. }, _) => {
-                output::print(format_args!("{leader} leads {job} in term {term}"))
-            }
-            _ => output::print(&self.filed.which.name),
-        }
+        let RequestState::Done { term, leader, .. } = state else {
+            return output::print(&self.filed.which.name);
+        };
+        output::print(match self.kind() {
+            RequestKind::Restart => format!("{job} was restarted on {leader}"),
+            RequestKind::Stop => format!("{job} is stopped; {leader} leads"),
+            RequestKind::Start => format!("{job} runs on {leader}"),
+            RequestKind::RestartStandby => format!("the standby of {job} was restarted on {leader}"),
+            RequestKind::StopStandby => format!("the standby of {job} is stopped on {leader}"),
+            RequestKind::StartStandby => format!("the standby of {job} is started on {leader}"),
+            RequestKind::Switchover | RequestKind::Failover => format!("{leader} leads {job} in term {term}"),
+        })
     }
 
     /// The requested state may have been reached before the elector handled the request.

@@ -16,8 +16,9 @@ use serde::Serialize;
 use serde_json::json;
 use zk_session::{ChangeKind, SessionState};
 
-use super::{election::Operator, output};
+use super::{global::AllJobs, output};
 use crate::{
+    commands::Operator,
     config::Sources,
     error::Error,
     signals::Signals,
@@ -32,14 +33,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const READER: Duration = Duration::from_millis(500);
 
 /// `watch`
-#[derive(Debug, clap::Args)]
-pub(super) struct WatchArguments {
-    /// Job [default: all].
-    #[arg(long, value_name = "JOB")]
-    job: Option<String>,
-}
-
-pub(super) async fn watch(arguments: &WatchArguments, sources: &Sources) -> Result<(), Error> {
+pub(super) async fn watch(arguments: &AllJobs, sources: &Sources) -> Result<(), Error> {
     let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
     let ends = async {
         tokio::select! {

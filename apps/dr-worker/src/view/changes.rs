@@ -76,23 +76,11 @@ impl Change {
 }
 
 fn orders(cluster: &Cluster) -> Value {
-    let Cluster {
-        mode,
-        stopped,
-        stopped_standbys,
-        maintenance,
-        drained,
-        closed,
-        failed_sites,
-        preferred_site,
-        site_order,
-        stay,
-        confirmed,
-        ..
-    } = cluster;
     json!({
-        "mode": mode, "stopped": stopped, "stopped_standbys": stopped_standbys, "maintenance": maintenance, "drained": drained,
-        "closed": closed, "failed_sites": failed_sites, "preferred_site": preferred_site, "site_order": site_order, "stay": stay, "confirmed": confirmed,
+        "mode": cluster.mode, "stopped": cluster.stopped, "stopped_standbys": cluster.stopped_standbys,
+        "maintenance": cluster.maintenance, "drained": cluster.drained, "closed": cluster.closed,
+        "failed_sites": cluster.failed_sites, "preferred_site": cluster.preferred_site,
+        "site_order": cluster.site_order, "stay": cluster.stay, "confirmed": cluster.confirmed,
     })
 }
 

@@ -27,7 +27,7 @@ use crate::{schema::Object, wall::moment};
 /// An election: its members, leaders, successors and the last decision.
 ///
 /// The fields are in the order of the JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cluster {
     /// The election's name: the job.
     pub election: String,
@@ -370,7 +370,6 @@ impl Cluster {
             elector,
             decided_by: elected.map(|e| e.decided_by.clone()),
             slots,
-            skipped: None,
             members,
             absent: snapshot.absent.clone(),
             exclusions,
@@ -390,11 +389,9 @@ impl Cluster {
             confirmed,
             latest_order,
             requests: snapshot.requests.into_iter().map(OpenRequest::new).collect(),
-            planned_stops: Vec::new(),
-            standbys: Vec::new(),
-            processes: Vec::new(),
-            problems: Vec::new(),
             unreadable: snapshot.unreadable,
+            // What the znodes don't have.
+            ..Self::default()
         }
     }
 

@@ -1,12 +1,12 @@
 use election_admin::{Layout, Snapshot};
 use election_core::{
-    config::{MemberId, Policy, SiteId},
+    config::{MemberId, SiteId},
     internals::{
-        explain::{Explanation, NextStep, Obstacle, Proposal, SlotExplanation},
+        explain::{Explanation, NextStep, Obstacle, Proposal, SlotExplanation, explain},
         record::{Cause, Mode, Named, RecordError, Status},
     },
     status::{Ballot, Skipped},
-    strategy::{Decider, Ranked, Ranking, Refused, Strategy},
+    strategy::{Decider, Ranked, Ranking, Refused},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -60,7 +60,7 @@ pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
 }
 
 /// One slot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ExplainedSlot {
     /// Counted from 0.
     pub slot: usize,
@@ -175,27 +175,17 @@ pub struct AheadOf {
 impl Explained {
     /// Explains a snapshot by the policy that this configuration has for the job.
     pub fn new(election: &str, snapshot: &Snapshot, config: &OperatorConfig, unix_ms: u64) -> Self {
-        let (policy, strategy) = (config.engine_of(election), config.policy_of(election).strategy());
-        let other_policy = other_policy(&config.fingerprint_of(election), snapshot);
-        let other_jobs = config.policy_of(election).who.other_jobs();
-        Self { other_policy, other_jobs, ..Self::by(election, snapshot, &policy, &*strategy, unix_ms) }
-    }
-
-    fn by(
-        election: &str,
-        snapshot: &Snapshot,
-        policy: &Policy,
-        strategy: &dyn Strategy,
-        unix_ms: u64,
-    ) -> Self {
-        match snapshot.layout {
+        let policy = config.policy_of(election);
+        let explained = match snapshot.layout {
             Layout::Elector => {
-                let explanation =
-                    election_core::internals::explain::explain(&snapshot.seen(), policy, strategy, unix_ms);
+                let engine = config.engine_of(election);
+                let explanation = explain(&snapshot.seen(), &engine, &*policy.strategy(), unix_ms);
                 Self::of(election, snapshot, explanation)
             }
             layout => Self::contest(election, snapshot, layout, unix_ms),
-        }
+        };
+        let other_policy = other_policy(&config.fingerprint_of(election), snapshot);
+        Self { other_policy, other_jobs: policy.who.other_jobs(), ..explained }
     }
 
     pub(super) fn of(election: &str, snapshot: &Snapshot, explanation: Explanation) -> Self {
@@ -242,39 +232,20 @@ impl Explained {
         let waiting = candidates.iter().skip(1).zip(1..);
         let waiting = waiting.map(|(waits, rank)| Candidate { rank: Some(rank), ..waits.clone() });
         let waiting: Vec<_> = waiting.collect();
-        let first =
-            snapshot.leader_znodes.first().and_then(Option::as_ref).map(|leader_znode| &leader_znode.record);
         let slot = ExplainedSlot {
-            slot: 0,
-            question: None,
-            named: None,
-            leader: first.map(|c| CurrentLeader {
-                member: c.member.clone(),
-                site: c.site.clone(),
-                status: c.status,
+            leader: snapshot.leader_znode(0).map(|znode| CurrentLeader {
+                member: znode.record.member.clone(),
+                site: znode.record.site.clone(),
+                status: znode.record.status,
             }),
             candidates,
             if_lost: waiting.clone(),
             switchover: waiting,
-            stays: false,
-            proposal: None,
-            obstacles: Vec::new(),
+            ..ExplainedSlot::default()
         };
-        Self {
-            election: election.to_owned(),
-            recipe: layout.as_str(),
-            at_ms: unix_ms,
-            mode: snapshot.control.mode,
-            elector: None,
-            next: NextStep { acts: false, reason: "no-elector", sentence: sentence.to_owned() },
-            skipped: None,
-            other_line: false,
-            other_policy: false,
-            other_jobs: Vec::new(),
-            slots: vec![slot],
-            problems: Vec::new(),
-            unreadable: snapshot.unreadable.clone(),
-        }
+        let step = NextStep { acts: false, reason: "no-elector", sentence: sentence.to_owned() };
+        let explanation = Explanation { unix_ms, elector: None, step, other_line: false, slots: Vec::new() };
+        Self { slots: vec![slot], ..Self::of(election, snapshot, explanation) }
     }
 }
 
@@ -287,16 +258,15 @@ pub fn other_policy(fingerprint: &str, snapshot: &Snapshot) -> bool {
 
 impl From<SlotExplanation> for ExplainedSlot {
     fn from(slot: SlotExplanation) -> Self {
-        let current_leader = |(named, status): (Named, Status)| CurrentLeader {
-            member: named.member,
-            site: named.site,
-            status,
-        };
         Self {
             slot: slot.slot,
             question: Some(slot.question),
             named: slot.named.map(|n| n.member),
-            leader: slot.leader.map(current_leader),
+            leader: slot.leader.map(|(Named { member, site, .. }, status)| CurrentLeader {
+                member,
+                site,
+                status,
+            }),
             candidates: candidates(&slot.ranking),
             if_lost: candidates(&slot.if_lost),
             switchover: candidates(&slot.switchover),

@@ -31,7 +31,7 @@ pub struct WhatIf {
 /// The outcome of a simulation.
 ///
 /// The fields are in the order of the JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Simulated {
     /// The election's name: the job.
     pub election: String,
@@ -57,7 +57,7 @@ pub struct Simulated {
 }
 
 /// The outcome for a slot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SimulatedSlot {
     /// Counted from 0.
     pub slot: usize,
@@ -248,45 +248,36 @@ impl Simulated {
             (None, _) => "nothing would change: no member leads".to_owned(),
         };
         let slot = SimulatedSlot {
-            slot: 0,
             unchanged,
             leads: before.map(MemberRecord::named),
-            otherwise: None,
             would_lead: after.map(MemberRecord::named),
             sentence,
-            decisions: Vec::new(),
-            later: None,
-            obstacles: Vec::new(),
-            question: None,
+            ..SimulatedSlot::default()
         };
         Self {
             election: election.to_owned(),
             recipe: snapshot.layout.as_str(),
             if_: what_if,
             unchanged,
-            elector: None,
-            elector_then: None,
             slots: vec![slot],
-            other_jobs: Vec::new(),
             notes,
+            ..Self::default()
         }
     }
 }
 
 impl SimulatedSlot {
     fn new(prospect: Prospect, question: Option<ExplainedSlot>) -> Self {
-        let sentence = sentence(&prospect);
-        let Prospect { slot, before, otherwise, played, leads, later, obstacles, unchanged, .. } = prospect;
         Self {
-            slot,
-            unchanged,
-            leads: before,
-            otherwise,
-            would_lead: leads,
-            sentence,
-            decisions: played,
-            later,
-            obstacles,
+            sentence: sentence(&prospect),
+            slot: prospect.slot,
+            unchanged: prospect.unchanged,
+            leads: prospect.before,
+            otherwise: prospect.otherwise,
+            would_lead: prospect.leads,
+            decisions: prospect.played,
+            later: prospect.later,
+            obstacles: prospect.obstacles,
             question,
         }
     }

@@ -242,34 +242,22 @@ impl WorkerStatuses {
     }
 }
 
-/// What the worker of a leader reports about its leadership.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LeaderReport {
-    /// It leads in that term; the state of the job's process.
-    Leads(String),
-    /// It does not answer, or it does not lead in that term.
-    NoAnswer,
-}
-
-/// Asks the worker of this leader.
+/// The state of the job's process, as the worker of this leader reports it. `None` if it does not answer, or does not
+/// lead in that term.
 ///
 /// # Cancel safety
 /// Cancel safe: it only reads.
-pub(crate) async fn report_of(
+pub(crate) async fn state_of(
     workers: Option<Workers>,
     job: &str,
     snapshot: &Snapshot,
     leader: &Current,
-) -> LeaderReport {
-    let record = snapshot.members.iter().find(|member| member.ballot == leader.ballot);
-    let Some(record) = record else { return LeaderReport::NoAnswer };
-    let Some(status) = WorkerStatuses::new(workers).of(record).await else { return LeaderReport::NoAnswer };
+) -> Option<String> {
+    let record = snapshot.members.iter().find(|member| member.ballot == leader.ballot)?;
+    let status = WorkerStatuses::new(workers).of(record).await?;
     let job = &status["jobs"][job];
     let leads = job["role"] == "leader" && job["term"] == leader.term;
-    match job["process"]["state"].as_str() {
-        Some(state) if leads => LeaderReport::Leads(state.to_owned()),
-        _ => LeaderReport::NoAnswer,
-    }
+    job["process"]["state"].as_str().filter(|_| leads).map(str::to_owned)
 }
 
 /// The worker's `/status`.

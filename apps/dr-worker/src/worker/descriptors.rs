@@ -28,7 +28,8 @@ const RUNNING: u64 = 3;
 const STARTING: u64 = 7;
 
 /// The least and the most HTTP clients at a time.
-const CLIENTS: std::ops::RangeInclusive<u64> = 16..=512;
+const LEAST_CLIENTS: u64 = 16;
+const MOST_CLIENTS: usize = 512;
 
 /// The soft limit that the process was started with.
 static STARTED_WITH: OnceLock<Option<u64>> = OnceLock::new();
@@ -58,13 +59,13 @@ pub(crate) fn inherit_limit(started_with: Option<u64>) {
 
 /// The soft limit for programs that this process starts, if it differs from its own.
 pub(crate) fn limit_of_programs() -> Option<u64> {
-    let started_with = STARTED_WITH.get().copied().flatten()?;
+    let started_with = started_with()?;
     (getrlimit(Resource::Nofile).current != Some(started_with)).then_some(started_with)
 }
 
 /// How many files a worker must be able to open to lead all of these jobs.
 pub(crate) fn needed(jobs: &[JobConfig]) -> u64 {
-    OWN + jobs.iter().map(of_job).sum::<u64>() + CLIENTS.start()
+    OWN + jobs.iter().map(of_job).sum::<u64>() + LEAST_CLIENTS
 }
 
 /// How many HTTP clients may connect at once, so that this worker can lead all jobs.
@@ -73,7 +74,7 @@ pub(crate) fn needed(jobs: &[JobConfig]) -> u64 {
 /// With the figures, if the limit is too low for the jobs alone.
 pub(crate) fn clients_beside(jobs: &[JobConfig]) -> Result<usize, Error> {
     // There is no limit.
-    let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(most_clients()) };
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(MOST_CLIENTS) };
     let of_jobs: u64 = jobs.iter().map(of_job).sum();
     let needed = needed(jobs);
     if limit < needed {
@@ -81,19 +82,14 @@ pub(crate) fn clients_beside(jobs: &[JobConfig]) -> Result<usize, Error> {
             key: "job",
             message: format!(
                 "this worker may open {limit} files, and needs {needed} to lead all of its {} jobs: {of_jobs} for them, \
-                 {OWN} for itself, {} for HTTP clients; raise the hard limit (LimitNOFILE= in a systemd unit, ulimit -Hn \
+                 {OWN} for itself, {LEAST_CLIENTS} for HTTP clients; raise the hard limit (LimitNOFILE= in a systemd unit, ulimit -Hn \
                  in a shell), or configure fewer jobs",
-                jobs.len(),
-                CLIENTS.start()
+                jobs.len()
             ),
         });
     }
     let left = limit - OWN - of_jobs;
-    Ok(usize::try_from(left).unwrap_or(usize::MAX).min(most_clients()))
-}
-
-fn most_clients() -> usize {
-    usize::try_from(*CLIENTS.end()).unwrap_or(usize::MAX)
+    Ok(usize::try_from(left).unwrap_or(usize::MAX).min(MOST_CLIENTS))
 }
 
 /// What a job needs at most: while it is started, or while it runs with a probe, hooks, a measurement and a fitness

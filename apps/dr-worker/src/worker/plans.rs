@@ -1,6 +1,5 @@
 //! Evaluates the plans of drills and of sites while this member leads their job, and reports the last proof: for metrics only.
 
-use crate::znodes::{PLANS, WorkerPaths as _};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use election_core::Paths;
@@ -30,6 +29,7 @@ use crate::{
     config::{DrillPlan, SitePlan},
     error::Error,
     wall::unix_ms,
+    znodes::{PLANS, WorkerPaths as _},
 };
 
 /// The pause between two reads of a report that is not finished.
@@ -43,8 +43,7 @@ pub(super) async fn run(worker: Arc<Worker>) {
     worker.until_joined().await;
     let Some(session) = worker.session() else { return };
     let mut tasks = JoinSet::new();
-    for at in 0..worker.jobs().len() {
-        let Some(job) = worker.jobs().get(at) else { continue };
+    for (at, job) in worker.jobs().iter().enumerate() {
         let Ok(paths) = Paths::new(worker.root(), job.slot.name()) else { continue };
         let desk = JobDrills {
             worker: Arc::clone(&worker),
@@ -106,14 +105,11 @@ impl JobDrills {
                 () = sleep_until(look_at.unwrap_or(next)), if look_at.is_some() => {}
                 () = sleep_until(next) => continue,
             }
-            let is_finished = match self.read_proof(job.slot.name()).await {
-                Ok(is_unfinished) => !is_unfinished,
-                Err(error) => {
-                    tracing::debug!(job = job.slot.name(), %error, "the reports of drills can't be read");
-                    false
-                }
-            };
-            look_at = (!is_finished).then(|| Instant::now() + LOOK);
+            let is_unfinished = self.read_proof(job.slot.name()).await.unwrap_or_else(|error| {
+                tracing::debug!(job = job.slot.name(), %error, "the reports of drills can't be read");
+                true
+            });
+            look_at = is_unfinished.then(|| Instant::now() + LOOK);
         }
     }
 

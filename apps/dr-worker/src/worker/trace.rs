@@ -13,7 +13,7 @@
 //! context crosses from one member to another. The ids are derived from root, job, slot, term and fencing token: they
 //! lead to the trace, and one that arrives twice is the same one. Nothing waits for the receiver.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -155,10 +155,7 @@ fn number(key: &str, value: u64) -> Value {
 
 /// An id of so many bytes, in hexadecimal digits.
 fn id(of: &str, bytes: usize) -> String {
-    Sha256::digest(of).iter().take(bytes).fold(String::new(), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
+    Sha256::digest(of).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -6,10 +6,12 @@ use election_core::{
     config::{MemberId, SiteId},
     internals::{
         record::{Record, VERSION, limits},
-        text::{self, shorten},
+        text,
     },
 };
 use serde::{Deserialize, Serialize};
+
+use super::{is_false, is_zero, shortened};
 
 /// A drill under way, in `drill/order`: a practised failover of one job. At most one per election: it is created only if
 /// none exists.
@@ -135,17 +137,13 @@ impl DrillOrder {
         at_ms: u64,
         valid_for: Duration,
     ) -> Self {
-        let mut by = by.to_owned();
-        shorten(&mut by, 500);
-        let until_ms = at_ms.saturating_add(limits::millis(valid_for.min(Self::LONGEST)));
-        let run = run.to_owned();
         Self {
             v: VERSION,
-            run,
-            by,
+            run: run.to_owned(),
+            by: shortened(by, 500),
             reason: None,
             at_ms,
-            until_ms,
+            until_ms: at_ms.saturating_add(limits::millis(valid_for.min(Self::LONGEST))),
             mode,
             members,
             go: false,
@@ -272,13 +270,12 @@ impl DrillAnswer {
 
     /// The answer of a member that sees the order now, without a step.
     pub fn new(order: &DrillOrder, member: MemberId, site: SiteId, version: &str, seen_ms: u64) -> Self {
-        let (run, version) = (order.run.clone(), version.to_owned());
         Self {
             v: VERSION,
-            run,
+            run: order.run.clone(),
             member,
             site,
-            version,
+            version: version.to_owned(),
             seen_ms,
             steps: Vec::new(),
             probes: None,
@@ -291,10 +288,7 @@ impl DrillAnswer {
         if self.steps.len() >= Self::MAX_STEPS || self.is_final() {
             return;
         }
-        let reason = reason.map(|mut reason| {
-            shorten(&mut reason, 500);
-            reason
-        });
+        let reason = reason.map(|reason| shortened(&reason, 500));
         self.steps.push(DrillStep { state, after_ms, reason });
     }
 
@@ -391,10 +385,8 @@ impl DrillProbes {
 
     /// No probe yet.
     pub fn new(target: &str, interval: Duration, first_ms: u64) -> Self {
-        let mut target = target.to_owned();
-        shorten(&mut target, 300);
         Self {
-            target,
+            target: shortened(target, 300),
             interval_ms: limits::millis(interval),
             first_ms,
             last_ms: first_ms,
@@ -427,18 +419,13 @@ impl DrillProbes {
                 self.failed += 1;
             }
             (Err(reason), None) => {
-                let mut reason = reason.to_owned();
-                shorten(&mut reason, 200);
-                let served_until_ms = self.last_success_ms;
-                let (first_ms, last_ms) = (at_ms, at_ms);
-                let served_from_ms = None;
                 self.outages.push(DrillOutage {
-                    served_until_ms,
-                    first_ms,
-                    last_ms,
-                    served_from_ms,
+                    served_until_ms: self.last_success_ms,
+                    first_ms: at_ms,
+                    last_ms: at_ms,
+                    served_from_ms: None,
                     count: 1,
-                    reason,
+                    reason: shortened(reason, 200),
                 });
                 self.failed += 1;
             }
@@ -468,16 +455,6 @@ impl Record for DrillAnswer {
     fn version(&self) -> u32 {
         self.v
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-const fn is_false(flag: &bool) -> bool {
-    !*flag
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use election_core::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{is_false, is_zero};
+
 /// The last evacuation of a site, in `plans/evacuation`: one for all elections of a root. Each step is begun once, by a
 /// transaction that writes this record and the request to the job's election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,7 +58,7 @@ pub struct Evacuation {
 }
 
 /// The move of one job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EvacuationStep {
     /// The job.
     #[serde(with = "text::line")]
@@ -130,10 +132,11 @@ pub struct EvacuationLeader {
 }
 
 /// How far the move of a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvacuationState {
     /// It has not begun.
+    #[default]
     Waiting,
     /// Its request is filed.
     Begun,
@@ -165,24 +168,7 @@ impl EvacuationStep {
 
     /// A move that has not begun.
     pub fn new(job: &str, after: BTreeSet<String>) -> Self {
-        Self {
-            job: job.to_owned(),
-            after,
-            from: None,
-            predicted: None,
-            longest_ms: None,
-            state: EvacuationState::Waiting,
-            back: false,
-            drained: false,
-            tries: 0,
-            tries_before: 0,
-            request: None,
-            term: None,
-            begun_ms: None,
-            ended_ms: None,
-            leader: None,
-            why: None,
-        }
+        Self { job: job.to_owned(), after, ..Self::default() }
     }
 }
 
@@ -218,14 +204,4 @@ impl Evacuation {
             steps: Vec::new(),
         }
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-const fn is_false(value: &bool) -> bool {
-    !*value
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-const fn is_zero(value: &u64) -> bool {
-    *value == 0
 }

@@ -2,9 +2,11 @@
 
 use election_core::internals::{
     record::{Record, VERSION, limits},
-    text::{self, shorten},
+    text,
 };
 use serde::{Deserialize, Serialize};
+
+use super::shortened;
 
 /// A change of the configuration of a job that all members of its election apply, in `config`. The versions before are
 /// below it.
@@ -58,12 +60,7 @@ impl Overlay {
     /// The overlay of this version.
     pub fn new(version: u64, at_ms: u64, new: &NewOverlay<'_>) -> Self {
         let NewOverlay { text, by, reason, restores } = *new;
-        let shortened = |text: &str| {
-            let mut text = text.to_owned();
-            shorten(&mut text, 500);
-            text
-        };
-        let (by, reason) = (shortened(by), reason.map(shortened));
+        let (by, reason) = (shortened(by, 500), reason.map(|reason| shortened(reason, 500)));
         Self { v: VERSION, version, text: text.to_owned(), by, at_ms, reason, restores }
     }
 }

@@ -1,14 +1,11 @@
 //! `docs/reference/znodes.md`: every znode of an election, and what its record contains.
-//!
-//! `UPDATE_REFERENCE=1 cargo test -p dr-worker --lib reference` writes it.
 
 use std::{fmt::Write as _, fs, path::Path};
 
 use election_core::Paths;
 
 use super::{PLANS, WorkerPaths as _};
-
-const RENEW: &str = "UPDATE_REFERENCE=1 cargo test -p dr-worker --lib reference";
+use crate::reference::compare;
 
 /// A znode: its path; how long it exists; who writes it; its data, by the name of a record if it is one.
 type Row = (String, &'static str, &'static str, &'static str);
@@ -240,8 +237,7 @@ fn plain(comment: &str) -> String {
 fn page() -> String {
     let paths = Paths::new("/ROOT", "JOB").unwrap();
     let rows = [rows(&paths), rows_of_reports(&paths), rows_of_evacuations()].concat();
-    let mut page = format!(
-        "<!-- Made of the code: {RENEW} -->\n# Znodes\n\n\
+    let mut page = "# Znodes\n\n\
         An election has these znodes below `zookeeper.root` (by default `/dr`) and the name of its job. Records are JSON with \
         their format version `v`; a program ignores fields that it does not know, and leaves a record of a later format alone. \
         Parents are created when they are needed. A recipe has only the znodes that it uses: `elector` all but `queue`, `queue` \
@@ -250,7 +246,7 @@ fn page() -> String {
         [election-core](../../crates/election-core/README.md#when-znodes-are-deleted) describes what happens when znodes are \
         deleted.\n\n\
         | path | exists | written by | data |\n|---|---|---|---|\n"
-    );
+        .to_owned();
     for (path, exists, writer, data) in &rows {
         writeln!(page, "| `{path}` | {exists} | {writer} | {data} |").unwrap();
     }
@@ -274,12 +270,7 @@ fn page() -> String {
 
 #[test]
 fn the_reference_has_each_znode_and_the_fields_of_its_record() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/znodes.md");
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        fs::write(&file, page()).unwrap();
-    }
-    let written = fs::read_to_string(&file).unwrap_or_default();
-    assert!(written == page(), "docs/reference/znodes.md is out of date; write it with: {RENEW}");
+    compare("znodes.md", &page());
 }
 
 #[test]

@@ -198,6 +198,7 @@ pub(super) fn enter(dir: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Identity;
 
     /// A cgroup as its files describe it, with one of a job in it.
     fn described(files: &[(&str, &str)]) -> (tempfile::TempDir, Cgroup) {
@@ -211,22 +212,8 @@ mod tests {
     }
 
     fn launch(limits: Limits, uid: u32) -> Launch {
-        serde_json::from_value(serde_json::json!({
-            "command": ["true"],
-            "env": {},
-            "withheld": [],
-            "run_variable": "DR_RUN",
-            "guard_name": "dr-guard",
-            "stop_signal": "TERM",
-            "stop_timeout_ms": 0,
-            "freezes": false,
-            "until": 0,
-            "relays_output": false,
-            "no_new_privileges": false,
-            "run_as": { "uid": uid, "gid": uid, "groups": [] },
-            "limits": limits,
-        }))
-        .expect("an order")
+        let identity = Identity { uid, gid: uid, groups: Vec::new(), account: None };
+        Launch { run_as: Some(identity), limits, ..Launch::default() }
     }
 
     const LIMITS: Limits = Limits { open_files: Some(64), processes: Some(9), memory: Some(1 << 30) };

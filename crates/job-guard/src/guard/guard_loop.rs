@@ -351,20 +351,16 @@ impl<'a> GuardLoop<'a> {
         if !matches!(&self.main, Main::Launching(launched) if is_readable(launched.fd())) {
             return;
         }
-        match mem::replace(&mut self.main, Main::Ended) {
-            Main::Launching(launched) => {
-                let pid = launched.pid;
-                report(&match launched.outcome() {
-                    Ok(()) => {
-                        self.main = Main::Running(pid);
-                        Report::Started { pid: pid.as_raw() }
-                    }
-                    // The launcher is exiting. It is reaped like any child.
-                    Err(error) => Report::Failed { error },
-                });
+        let Main::Launching(launched) = mem::replace(&mut self.main, Main::Ended) else { return };
+        let pid = launched.pid;
+        report(&match launched.outcome() {
+            Ok(()) => {
+                self.main = Main::Running(pid);
+                Report::Started { pid: pid.as_raw() }
             }
-            other => self.main = other,
-        }
+            // The launcher is exiting. It is reaped like any child.
+            Err(error) => Report::Failed { error },
+        });
     }
 
     /// Reaps the children that have ended. True if no child is left, and so no descendant.

@@ -49,7 +49,7 @@ impl HeldLock {
     /// Call it when no process of the run is left and the socket is closed.
     pub(super) fn release(self, record: &Path, will: &LastWill) {
         // After an error it is not carried out.
-        let _ = self.try_to_carry_out(record, will);
+        let _ = self.is_due(record).and_then(|is_due| if is_due { will.carry_out() } else { Ok(()) });
     }
 
     /// Whether a thread of the worker can still run.
@@ -58,10 +58,6 @@ impl HeldLock {
             Some(worker) => !is_readable(worker.as_fd()),
             None => Pid::parent().as_raw() == self.worker,
         }
-    }
-
-    fn try_to_carry_out(self, record: &Path, will: &LastWill) -> io::Result<()> {
-        if self.is_due(record)? { will.carry_out() } else { Ok(()) }
     }
 
     fn is_due(&self, record: &Path) -> io::Result<bool> {

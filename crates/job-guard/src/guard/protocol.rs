@@ -63,7 +63,7 @@ pub(crate) struct Terms {
 }
 
 /// What a guard runs, and under which conditions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Launch {
     /// The program and its arguments; the program is looked up in the job's `PATH`.
     pub(crate) command: Vec<String>,
@@ -246,7 +246,7 @@ impl fmt::Display for Exit {
 }
 
 /// A point of `CLOCK_BOOTTIME` in whole milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Millis(u64);
 

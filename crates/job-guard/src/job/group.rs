@@ -14,15 +14,15 @@
 use std::{io, iter::zip, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use boot_time::{BootTime, sleep_until};
-use futures_util::future::{join_all, select_all};
-use tokio::sync::{mpsc, watch};
+use futures_util::future::{OptionFuture, join_all, select_all};
+use tokio::sync::watch;
 
 use super::{
     guards::Guards,
     handover::{Ask, HandedProcess, HandedRun, RunState},
     lease::WorkTime,
     lineup::{Doing, Lineup, LineupStep, share},
-    restart::{AfterEnd, RestartHistory},
+    restart::RestartHistory,
     run::JobRun,
     run_end::RunEnd,
     status::{NamedStatus, ProcessState, ProcessStatus, Stopped},
@@ -35,19 +35,13 @@ use crate::{
 
 pub(super) struct GroupSupervisor {
     job: Arc<Job>,
-    jobs: watch::Receiver<Arc<Job>>,
-    /// Whether the sender of descriptions still exists.
-    is_followed: bool,
+    task: RunTask,
     guards: Guards,
-    time: WorkTime,
-    /// Whether the sender of renewals still exists.
-    is_renewed: bool,
     members: Vec<Member>,
     lineup: Lineup,
     restarts: RestartHistory,
     /// The end of the pause before the next restart.
     restart_at: Option<BootTime>,
-    stop_requests: watch::Receiver<Option<StopRequest>>,
     stop: Option<Stop>,
     /// Whether the [`JobRun`] was dropped.
     is_abandoned: bool,
@@ -59,8 +53,6 @@ pub(super) struct GroupSupervisor {
     exit: Option<Exit>,
     /// Why a process ended last, until all are ready.
     problem: Option<String>,
-    status: watch::Sender<ProcessStatus>,
-    asks: mpsc::Receiver<RunAsk>,
 }
 
 /// One of the processes.
@@ -136,10 +128,9 @@ fn program(job: &Job, at: usize) -> Option<Job> {
 }
 
 impl GroupSupervisor {
-    pub(super) fn new(task: RunTask, guards: Guards) -> GroupSupervisor {
-        let RunTask { mut jobs, mut time, stop_requests, asks, status } = task;
-        let job = Arc::clone(&jobs.borrow_and_update());
-        let until = *time.until.borrow_and_update();
+    pub(super) fn new(mut task: RunTask, guards: Guards) -> GroupSupervisor {
+        let job = Arc::clone(&task.jobs.borrow_and_update());
+        let until = *task.time.until.borrow_and_update();
         let member = |(at, name): (usize, String)| Member {
             name,
             run: None,
@@ -152,22 +143,16 @@ impl GroupSupervisor {
             members: names.enumerate().map(member).collect(),
             lineup: Lineup::new(rules(&job)),
             job,
-            jobs,
-            is_followed: true,
+            task,
             guards,
-            time,
-            is_renewed: true,
             restarts: RestartHistory::default(),
             restart_at: None,
-            stop_requests,
             stop: None,
             is_abandoned: false,
             end: None,
             since: BootTime::now(),
             exit: None,
             problem: None,
-            status,
-            asks,
         }
     }
 
@@ -183,7 +168,7 @@ impl GroupSupervisor {
     ) -> io::Result<GroupSupervisor> {
         let others = || io::Error::other("the job's processes are not those that were handed over");
         let mut group = GroupSupervisor::new(task, guards);
-        group.restarts = restarts.into();
+        group.restarts = restarts;
         let own = group.job.processes.iter().map(|process| &process.name);
         if !own.eq(processes.iter().map(|process| &process.name)) {
             return Err(others());
@@ -225,29 +210,20 @@ impl GroupSupervisor {
 
     /// Waits for an event, and takes note of it. `restart_at`: the end of the pause.
     async fn wait(&mut self, restart_at: Option<BootTime>) {
-        let pause = async {
-            match restart_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
-            request = next_request(&mut self.stop_requests), if !self.is_abandoned => self.begin_stop(request),
+            request = next_request(&mut self.task.stop_requests), if !self.is_abandoned => {
+                self.begin_stop(request);
+            }
             (at, outcome) = news(&mut self.members) => self.heard(at, outcome),
-            renewed = self.time.until.changed(), if self.is_renewed => match renewed {
-                Ok(()) => self.renew(),
-                Err(_) => self.is_renewed = false,
-            },
-            changed = self.jobs.changed(), if self.is_followed => match changed {
-                Ok(()) => self.adapt(),
-                Err(_) => self.is_followed = false,
-            },
-            () = pause => {
+            // Without its sender neither of them changes.
+            Ok(()) = self.task.time.until.changed() => self.renew(),
+            Ok(()) = self.task.jobs.changed() => self.adapt(),
+            Some(()) = OptionFuture::from(restart_at.map(sleep_until)) => {
                 self.restart_at = None;
                 self.lineup.resume();
             }
-            Some(ask) = self.asks.recv() => match ask {
+            Some(ask) = self.task.asks.recv() => match ask {
                 RunAsk::HandOver(ask) => self.hand_over(ask).await,
                 other => other.refuse("it consists of several processes".to_owned()),
             },
@@ -256,7 +232,7 @@ impl GroupSupervisor {
 
     /// When this process may work.
     fn time_of(&self, at: usize) -> Option<WorkTime> {
-        Some(WorkTime::new(self.members.get(at)?.until.subscribe(), self.time.suspended.clone()))
+        Some(WorkTime::new(self.members.get(at)?.until.subscribe(), self.task.time.suspended.clone()))
     }
 
     fn start(&mut self, at: usize) {
@@ -321,7 +297,7 @@ impl GroupSupervisor {
         let (job, now) = (self.job.name.as_str(), BootTime::now());
         let last = format!("process {}: {last}", member.name);
         match self.restarts.ended(&self.job.restart, now) {
-            AfterEnd::RestartAt(pause) => {
+            Some(pause) => {
                 member.restarts += 1;
                 let in_ms = millis(pause.duration_since(now));
                 self.lineup.ended(at);
@@ -333,7 +309,7 @@ impl GroupSupervisor {
                 tracing::warn!(job, in_ms, "ended: {last}; restarting it{with}");
                 self.restart_at = self.restart_at.max(Some(pause));
             }
-            AfterEnd::GiveUp => {
+            None => {
                 let RestartPolicy { max, within, .. } = self.job.restart;
                 let (job, restarts) = (job.to_owned(), self.restarts.total());
                 self.fail(RunEnd::RestartsExhausted { job, last, restarts, max, within });
@@ -368,7 +344,7 @@ impl GroupSupervisor {
 
     /// Passes the end of the lease on.
     fn renew(&mut self) {
-        let until = *self.time.until.borrow_and_update();
+        let until = *self.task.time.until.borrow_and_update();
         for (at, member) in self.members.iter().enumerate() {
             member.until.send_replace(deadline(&self.job, at, until));
         }
@@ -376,7 +352,7 @@ impl GroupSupervisor {
 
     /// Takes over what can change at once. The processes have the same names.
     fn adapt(&mut self) {
-        self.job = Arc::clone(&self.jobs.borrow_and_update());
+        self.job = Arc::clone(&self.task.jobs.borrow_and_update());
         self.lineup.set_rules(rules(&self.job));
         for (at, member) in self.members.iter().enumerate() {
             if let (Some(running), Some(program)) = (&member.run, program(&self.job, at)) {
@@ -402,7 +378,7 @@ impl GroupSupervisor {
                     _ => Err(format!("process {} is {}", member.name, member.status.state)),
                 }
             });
-            let state = RunState { restarts: (&self.restarts).into(), ..RunState::of(None) };
+            let state = RunState { restarts: self.restarts.clone(), ..RunState::of(None) };
             let mut all = HandedRun { state, descriptors: Vec::new(), held: Vec::new() };
             for (member, handed) in zip(&self.members, join_all(each).await) {
                 let (name, is_done) = (member.name.clone(), member.status.is_done);
@@ -465,7 +441,7 @@ impl GroupSupervisor {
             processes: processes.collect(),
             ..ProcessStatus::in_state(state)
         };
-        self.status.send_if_modified(|old| {
+        self.task.status.send_if_modified(|old| {
             let is_new = *old != status;
             *old = status;
             is_new

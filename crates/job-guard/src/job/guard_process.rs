@@ -45,15 +45,12 @@ impl GuardProcess {
     /// # Errors
     /// If it can't be watched.
     pub(super) fn foreign(pid: Pid, started: Option<u64>) -> io::Result<GuardProcess> {
-        let is_there = || {
-            Ok::<_, io::Error>(Process::read(pid)?.is_some_and(|process| Some(process.started) == started))
-        };
         let raw = rustix::process::Pid::from_raw(pid.as_raw()).ok_or(io::ErrorKind::InvalidInput)?;
         let handle = match pidfd_open(raw, PidfdFlags::empty()) {
             Err(rustix::io::Errno::SRCH) => None,
             opened => Some(opened?),
         };
-        let is_still = is_there()?;
+        let is_still = Process::read(pid)?.is_some_and(|process| Some(process.started) == started);
         Ok(GuardProcess::Foreign(pid, handle.filter(|_| is_still)))
     }
 

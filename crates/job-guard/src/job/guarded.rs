@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use boot_time::{BootTime, sleep_until};
+use futures_util::future::OptionFuture;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::socket::{ControlMessage, MsgFlags, send, sendmsg};
 use nix::unistd::Pid;
@@ -36,6 +37,7 @@ use crate::{
         protocol::{Launch, Lines, Lingering, Order, Report, Terms, encode},
         tree::Sweep,
     },
+    own_file::existing,
     program::program,
 };
 
@@ -80,7 +82,7 @@ pub(super) struct Guarded {
     record: Option<PathBuf>,
     /// How to find what a guard leaves behind that is no child of this process: orphans of it go elsewhere.
     clearing: Option<Clearing>,
-    /// The worker's last will, for the guard; `None` if it can't change any more.
+    /// The worker's last will, for the guard.
     will: Option<watch::Receiver<Option<LastWill>>>,
     /// Orders in one direction, reports in the other.
     socket: UnixStream,
@@ -158,11 +160,8 @@ impl Guarded {
         let (guard, clearing) = match GuardProcess::of_child(pid)? {
             Some(guard) => (guard, None),
             None => {
-                let new = |path: &Path| match Clearing::new(path, guards.run_variable()) {
-                    // The guard has removed it, and so has seen the end.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                    made => made.map(Some),
-                };
+                // A guard that has removed it has seen the end.
+                let new = |path: &Path| existing(Clearing::new(path, guards.run_variable()));
                 let clearing = state.record.as_deref().map(new).transpose()?.flatten();
                 (GuardProcess::foreign(pid, clearing.as_ref().map(Clearing::guard_started))?, clearing)
             }
@@ -222,12 +221,14 @@ impl Guarded {
                     return report;
                 }
                 Ok(None) => {
-                    let start_by = self.start_by;
+                    let start_by = self.start_by.map(sleep_until);
                     // A worker that was frozen reads what was reported meanwhile, before it acts on the time.
                     let read = tokio::select! {
                         biased;
                         read = self.read() => read,
-                        () = due(start_by) => return Report::Failed { error: self.give_up_the_start().await },
+                        Some(()) = OptionFuture::from(start_by) => {
+                            return Report::Failed { error: self.give_up_the_start().await };
+                        }
                     };
                     if read.is_err() {
                         tracing::error!(
@@ -267,10 +268,7 @@ impl Guarded {
         loop {
             tokio::select! {
                 ready = self.socket.readable() => ready?,
-                changed = changed(&mut self.will) => {
-                    if changed.is_err() {
-                        self.will = None;
-                    }
+                Some(Ok(())) = OptionFuture::from(self.will.as_mut().map(|will| will.changed())) => {
                     if let Some(order) = self.will_order() {
                         self.order(&order);
                     }
@@ -389,11 +387,8 @@ impl Guarded {
     }
 
     fn kill_cgroup(&self) -> io::Result<()> {
-        match self.cgroup.as_deref().map_or(Ok(()), cgroup::kill) {
-            // Removed, or not made yet: no process is in it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
-        }
+        // Removed, or not made yet: no process is in it.
+        existing(self.cgroup.as_deref().map_or(Ok(()), cgroup::kill)).map(drop)
     }
 
     fn cgroup_is_empty(&self) -> io::Result<bool> {
@@ -465,20 +460,6 @@ impl Drop for Guarded {
             self.stop(BootTime::from_duration(Duration::MAX));
             let _ = kill(self.guard_pid, Signal::SIGCONT);
         }
-    }
-}
-
-async fn due(at: Option<BootTime>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn changed<T>(value: &mut Option<watch::Receiver<T>>) -> Result<(), watch::error::RecvError> {
-    match value {
-        Some(value) => value.changed().await,
-        None => std::future::pending().await,
     }
 }
 

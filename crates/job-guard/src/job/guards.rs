@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     capabilities::renounces_privileges,
-    config::{Identity, Limits, StopSignal},
+    config::{Identity, StopSignal},
     guard::{invocation::SELF_EXE, last_will::LastWill, protocol::Launch},
 };
 
@@ -171,20 +171,12 @@ impl Guards {
             withheld: self.withheld.to_vec(),
             run_variable: self.run_variable(),
             guard_name: self.guard_name(),
-            working_dir: None,
             stop_signal: StopSignal::Kill,
-            stop_timeout_ms: 0,
-            freezes: false,
             until: until.into(),
-            outlives: None,
-            cgroup: None,
-            record: None,
-            lock_from: None,
-            relays_output: false,
             open_files: self.open_files,
             no_new_privileges: renounces_privileges(no_new_privileges, run_as.is_some()),
             run_as,
-            limits: Limits::default(),
+            ..Launch::default()
         }
     }
 

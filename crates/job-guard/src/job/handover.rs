@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::restart::RestartState;
+use super::restart::RestartHistory;
 
 /// How long the tasks of a job wait at most for the next program.
 pub(super) const HELD_FOR: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ pub struct RunState {
     /// Of a job that is one program.
     #[serde(flatten)]
     pub(super) program: Option<ProgramState>,
-    pub(super) restarts: RestartState,
+    pub(super) restarts: RestartHistory,
     /// Whether it is to be probed until it is ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_starting: bool,
@@ -61,7 +61,7 @@ impl ProgramState {
 impl RunState {
     /// A run without restarts, of a job that is one program.
     pub(super) fn of(program: Option<ProgramState>) -> Self {
-        Self { program, restarts: RestartState::default(), is_starting: false, processes: Vec::new() }
+        Self { program, restarts: RestartHistory::default(), is_starting: false, processes: Vec::new() }
     }
 
     fn programs(&self) -> impl Iterator<Item = &ProgramState> {
@@ -69,13 +69,9 @@ impl RunState {
         self.program.iter().chain(processes)
     }
 
-    fn guarded(&self) -> impl Iterator<Item = &GuardState> {
-        self.programs().map(|program| &program.guard)
-    }
-
     /// The process ids of its guards.
     pub fn guards(&self) -> impl Iterator<Item = i32> {
-        self.guarded().map(|guard| guard.pid)
+        self.programs().map(|program| program.guard.pid)
     }
 
     /// How many descriptors it has.
@@ -85,7 +81,7 @@ impl RunState {
 
     /// The process id of its first program.
     pub(super) fn main(&self) -> Option<u32> {
-        u32::try_from(self.guarded().next()?.main).ok()
+        u32::try_from(self.programs().next()?.guard.main).ok()
     }
 }
 

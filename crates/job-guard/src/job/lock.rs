@@ -130,10 +130,8 @@ impl StateLock {
     /// # Errors
     /// If the lock file can't be read.
     pub fn holder(state_dir: &Path, member: &str) -> io::Result<Option<i32>> {
-        let file = match own_file::open_own(&lock_path(state_dir, member), OpenOptions::new().read(true)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
-        };
+        let opened = own_file::open_own(&lock_path(state_dir, member), OpenOptions::new().read(true));
+        let Some(file) = own_file::existing(opened)? else { return Ok(None) };
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {

@@ -12,10 +12,7 @@
 
 use boot_time::BootTime;
 
-use super::{
-    restart::{AfterEnd, RestartHistory, RestartState},
-    status::ProcessState,
-};
+use super::{restart::RestartHistory, status::ProcessState};
 use crate::{
     config::{ExitCodes, RestartPolicy},
     guard::protocol::Exit,
@@ -108,13 +105,13 @@ impl Machine {
     }
 
     /// These restarts have been made before.
-    pub(super) fn with_restarts(self, restarts: RestartState) -> Self {
-        Self { restarts: restarts.into(), ..self }
+    pub(super) fn with_restarts(self, restarts: RestartHistory) -> Self {
+        Self { restarts, ..self }
     }
 
     /// The restarts, for the next program of this process.
-    pub(super) fn restart_state(&self) -> RestartState {
-        (&self.restarts).into()
+    pub(super) fn restart_history(&self) -> RestartHistory {
+        self.restarts.clone()
     }
 
     pub(super) fn state(&self) -> ProcessState {
@@ -189,11 +186,11 @@ impl Machine {
             }
         }
         match self.restarts.ended(&self.policy, now) {
-            AfterEnd::RestartAt(at) => {
+            Some(at) => {
                 (self.state, self.restart_at) = (ProcessState::Backoff, Some(at));
                 Decision::RestartAt(at)
             }
-            AfterEnd::GiveUp => self.finish(Finish::RestartsExhausted),
+            None => self.finish(Finish::RestartsExhausted),
         }
     }
 

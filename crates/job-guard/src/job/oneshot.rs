@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use boot_time::{BootTime, sleep_until};
+use futures_util::future::OptionFuture;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
@@ -115,6 +116,20 @@ pub struct Finished {
 }
 
 impl Finished {
+    /// Whether it has ended with exit code 0.
+    ///
+    /// # Errors
+    /// The reason, as a sentence about `what`.
+    pub fn succeeded(&self, what: &str) -> Result<(), String> {
+        match (self.timed_out, &self.exit) {
+            (_, Ok(exit)) if exit.is_success() => Ok(()),
+            (Some(after), Err(reason)) => Err(format!("{what} did not end within {after:?}: {reason}")),
+            (Some(after), Ok(_)) => Err(format!("{what} did not end within {after:?}")),
+            (None, Ok(exit)) => Err(format!("{what} ended: {exit} {}", self.stderr).trim_end().to_owned()),
+            (None, Err(reason)) => Err(format!("{what} did not start: {reason}")),
+        }
+    }
+
     fn not_started(reason: String) -> Self {
         Self {
             exit: Err(reason),
@@ -199,7 +214,7 @@ impl OneShot {
                         break false;
                     }
                 }
-                moved = moved(&mut by), if by.is_some() => {
+                Some(moved) = OptionFuture::from(by.as_mut().map(Deadline::moved)) => {
                     let until = moved.min(longest);
                     let moved = last_kill(until);
                     // The guard learns only now of a time that has passed.
@@ -286,13 +301,6 @@ impl OneShot {
             ..guards.launch(&self.command, &self.env, run_as, self.no_new_privileges, until)
         };
         Ok((Guarded::start(guards, &self.title, launch, output).await?, streams))
-    }
-}
-
-async fn moved(by: &mut Option<Deadline>) -> BootTime {
-    match by {
-        Some(by) => by.moved().await,
-        None => std::future::pending().await,
     }
 }
 

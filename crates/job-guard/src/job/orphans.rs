@@ -78,7 +78,12 @@ pub struct NoOthers(#[expect(dead_code, reason = "it is locked")] ChildRegistry)
 /// # Errors
 /// How many others there are: guards of hooks, probes and measurements, and commands of notifications.
 pub fn no_guards_but(guards: &[i32]) -> Result<NoOthers, usize> {
-    ChildRegistry::of_these(guards).map(NoOthers)
+    let mut registry = ChildRegistry::lock();
+    registry.forget_reaped();
+    match registry.0.keys().filter(|pid| !guards.contains(&pid.as_raw())).count() {
+        0 => Ok(NoOthers(registry)),
+        others => Err(others),
+    }
 }
 
 /// The registry of the children that this process has started. While it is locked, no new child is treated as an orphan.
@@ -96,16 +101,6 @@ impl ChildRegistry {
         // Without a start time the pid alone counts.
         let started = Process::read(pid).ok().flatten().map_or(UNSEEN, |process| process.started);
         self.0.insert(pid, started);
-    }
-
-    /// The registry, if its children are exactly these guards. While it is held, no child is started.
-    fn of_these(guards: &[i32]) -> Result<ChildRegistry, usize> {
-        let mut registry = ChildRegistry::lock();
-        registry.forget_reaped();
-        match registry.0.keys().filter(|pid| !guards.contains(&pid.as_raw())).count() {
-            0 => Ok(registry),
-            others => Err(others),
-        }
     }
 
     /// Removes children that the runtime has reaped.

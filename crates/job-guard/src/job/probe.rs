@@ -213,7 +213,7 @@ async fn attempt(
         ReadyProbe::Exec { command, timeout, .. } => {
             let command =
                 OneShot { command: command.clone(), timeout: *timeout, may_outlast: true, ..as_command };
-            passes(command, guards, cancelled).await
+            command.run(guards, cancelled).await.succeeded("the probe")
         }
         ReadyProbe::Http { url, timeout, .. } => unless(cancelled, http::get(url, *timeout)).await,
         ReadyProbe::Tcp { address, timeout, .. } => unless(cancelled, tcp(address, *timeout)).await,
@@ -228,17 +228,6 @@ async fn unless(
         biased;
         outcome = asked => outcome,
         () = cancelled => Err("it is no longer asked for".to_owned()),
-    }
-}
-
-async fn passes(probe: OneShot, guards: &Guards, cancelled: impl Future<Output = ()>) -> Result<(), String> {
-    let finished = probe.run(guards, cancelled).await;
-    match (finished.timed_out, finished.exit) {
-        (_, Ok(exit)) if exit.is_success() => Ok(()),
-        (Some(after), Err(reason)) => Err(format!("the probe did not end within {after:?}: {reason}")),
-        (Some(after), Ok(_)) => Err(format!("the probe did not end within {after:?}")),
-        (None, Ok(exit)) => Err(format!("the probe ended: {exit} {}", finished.stderr).trim_end().to_owned()),
-        (None, Err(reason)) => Err(format!("the probe did not start: {reason}")),
     }
 }
 

@@ -7,65 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{config::RestartPolicy, guard::protocol::Millis};
 
-/// The decision after an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AfterEnd {
-    /// Restart it at this time.
-    RestartAt(BootTime),
-    /// Do not restart it.
-    GiveUp,
-}
-
-/// The restarts so far.
-#[derive(Debug, Default)]
+/// The restarts so far. The next program of this process gets them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct RestartHistory {
     /// When each restart of the window was decided, oldest first.
-    recent: VecDeque<BootTime>,
+    recent: VecDeque<Millis>,
     total: u32,
-}
-
-/// The restarts so far, for the next program of this process.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct RestartState {
-    recent: Vec<Millis>,
-    total: u32,
-}
-
-impl RestartState {
-    /// The number of all restarts.
-    pub(super) fn total(&self) -> u32 {
-        self.total
-    }
-}
-
-impl From<RestartState> for RestartHistory {
-    fn from(state: RestartState) -> Self {
-        let recent = state.recent.into_iter().map(BootTime::from).collect();
-        Self { recent, total: state.total }
-    }
-}
-
-impl From<&RestartHistory> for RestartState {
-    fn from(history: &RestartHistory) -> Self {
-        let recent = history.recent.iter().copied().map(Millis::from).collect();
-        Self { recent, total: history.total }
-    }
 }
 
 impl RestartHistory {
-    /// Decides after an end at `now`. A restart is added to the history.
-    pub(super) fn ended(&mut self, policy: &RestartPolicy, now: BootTime) -> AfterEnd {
-        while self.recent.front().is_some_and(|&at| now.duration_since(at) > policy.within) {
+    /// Decides after an end at `now`: when it is restarted, or `None` if it is not. A restart is added to the history.
+    pub(super) fn ended(&mut self, policy: &RestartPolicy, now: BootTime) -> Option<BootTime> {
+        while self.recent.front().is_some_and(|&at| now.duration_since(at.into()) > policy.within) {
             self.recent.pop_front();
         }
         let so_far = u32::try_from(self.recent.len()).unwrap_or(u32::MAX);
         if so_far >= policy.max {
-            return AfterEnd::GiveUp;
+            return None;
         }
-        self.recent.push_back(now);
+        self.recent.push_back(now.into());
         self.total += 1;
         let pause = policy.backoff.saturating_mul(2u32.saturating_pow(so_far)).min(policy.backoff_max);
-        AfterEnd::RestartAt(now + pause)
+        Some(now + pause)
     }
 
     /// The number of all restarts, including those before the window.
@@ -97,17 +60,8 @@ mod tests {
     fn pauses_double_up_to_their_bound_until_the_limit() {
         let mut history = RestartHistory::default();
         let policy = policy(4);
-        let verdicts: Vec<AfterEnd> = (0..5).map(|_| history.ended(&policy, at(1_000))).collect();
-        assert_eq!(
-            verdicts,
-            [
-                AfterEnd::RestartAt(at(1_200)),
-                AfterEnd::RestartAt(at(1_400)),
-                AfterEnd::RestartAt(at(1_500)),
-                AfterEnd::RestartAt(at(1_500)),
-                AfterEnd::GiveUp,
-            ]
-        );
+        let verdicts: Vec<_> = (0..5).map(|_| history.ended(&policy, at(1_000))).collect();
+        assert_eq!(verdicts, [Some(at(1_200)), Some(at(1_400)), Some(at(1_500)), Some(at(1_500)), None]);
         assert_eq!(history.total(), 4);
     }
 
@@ -115,26 +69,22 @@ mod tests {
     fn old_restarts_are_forgiven() {
         let mut history = RestartHistory::default();
         let policy = policy(1);
-        assert_eq!(history.ended(&policy, at(0)), AfterEnd::RestartAt(at(200)));
-        assert_eq!(history.ended(&policy, at(60_000)), AfterEnd::GiveUp);
-        assert_eq!(
-            history.ended(&policy, at(60_001)),
-            AfterEnd::RestartAt(at(60_201)),
-            "the pause starts small again"
-        );
+        assert_eq!(history.ended(&policy, at(0)), Some(at(200)));
+        assert_eq!(history.ended(&policy, at(60_000)), None);
+        assert_eq!(history.ended(&policy, at(60_001)), Some(at(60_201)), "the pause starts small again");
         assert_eq!(history.total(), 2);
     }
 
     #[test]
     fn zero_means_never() {
-        assert_eq!(RestartHistory::default().ended(&policy(0), at(0)), AfterEnd::GiveUp);
+        assert_eq!(RestartHistory::default().ended(&policy(0), at(0)), None);
     }
 
     #[test]
     fn a_huge_limit_does_not_overflow() {
         let mut history = RestartHistory::default();
         for _ in 0..100 {
-            assert_ne!(history.ended(&policy(u32::MAX), at(0)), AfterEnd::GiveUp);
+            assert_ne!(history.ended(&policy(u32::MAX), at(0)), None);
         }
     }
 }

@@ -26,10 +26,13 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::{guards::Guards, left::LeftRun};
-use crate::guard::{
-    cgroup,
-    record::{Record, ancestors_of, boot, is_of_another_boot, pid_namespace},
-    tree::{self, Process},
+use crate::{
+    guard::{
+        cgroup,
+        record::{Record, ancestors_of, boot, is_of_another_boot, pid_namespace},
+        tree::{self, Process},
+    },
+    own_file::existing,
 };
 
 /// The pause between two looks.
@@ -62,10 +65,10 @@ pub async fn sweep(guards: &Guards, left_alone: &[LeftRun], by: BootTime) -> Res
             }
             let clearing = match clearings.entry(path.clone()) {
                 Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => match Clearing::new(&path, guards.run_variable()) {
-                    Ok(clearing) => entry.insert(clearing),
+                Entry::Vacant(entry) => match existing(Clearing::new(&path, guards.run_variable())) {
+                    Ok(Some(clearing)) => entry.insert(clearing),
                     // Its guard has removed it, and so has seen the end.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Ok(None) => continue,
                     Err(error) => {
                         left = Some(unsearched(&path, &error));
                         continue;
@@ -87,15 +90,10 @@ pub async fn sweep(guards: &Guards, left_alone: &[LeftRun], by: BootTime) -> Res
 
 /// Removes the record of a run of which nothing is left.
 fn remove(record: &Path) -> Result<(), String> {
-    match fs::remove_file(record) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(format!("can't remove {}: {error}", record.display()))
-        }
-        _ => {
-            tracing::info!(record = %record.display(), "the processes that a killed guard left behind are gone");
-            Ok(())
-        }
-    }
+    let shown = record.display();
+    existing(fs::remove_file(record)).map_err(|error| format!("can't remove {shown}: {error}"))?;
+    tracing::info!(record = %shown, "the processes that a killed guard left behind are gone");
+    Ok(())
 }
 
 /// The end of the processes of one record.
@@ -194,9 +192,8 @@ fn clear(record: &Record, path: &Path, variable: &str) -> io::Result<Swept> {
 }
 
 fn clear_cgroup(dir: &Path) -> io::Result<Swept> {
-    match cgroup::kill(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Gone),
-        done => done?,
+    if existing(cgroup::kill(dir))?.is_none() {
+        return Ok(Swept::Gone);
     }
     if cgroup::is_empty(dir)? {
         // One that stays is made again for the next job of this name.

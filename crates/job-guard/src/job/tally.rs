@@ -27,12 +27,10 @@ impl Tally {
         self.in_a_row = if passed { 0 } else { self.in_a_row.saturating_add(1) };
         let limit = if self.reported.is_none() { self.first_failures } else { self.failures };
         // A failed check stays failed until it passes once.
-        let passes = match passed {
-            true => true,
-            false if self.in_a_row >= limit => false,
-            false => return None,
-        };
-        (self.reported.replace(passes) != Some(passes)).then_some(passes)
+        if !passed && self.in_a_row < limit {
+            return None;
+        }
+        (self.reported.replace(passed) != Some(passed)).then_some(passed)
     }
 
     /// How many failures in a row there have been, the last answer included.

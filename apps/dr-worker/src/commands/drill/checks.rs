@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::znodes::{DrillMode, STANDBY_ATTRIBUTE, StandbyReport};
+use election_admin::Snapshot;
 use election_core::{
     config::{MemberId, SiteId},
     internals::{
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     commands::servers::Quorum,
-    config::{Dates, DrillPlan, Objectives},
+    config::{Dates, DrillPlan, Objectives, OperatorConfig},
     typed::Typed,
     view::{Candidate, Cluster, Explained, Member, hold_of},
     wall::{moment, ms},
@@ -58,6 +59,27 @@ pub(crate) struct Predicted {
 }
 
 impl State {
+    /// That of an election that was read, and of no more than that.
+    pub(super) fn new(
+        job: &str,
+        snapshot: Snapshot,
+        present: Present,
+        config: &OperatorConfig,
+        unix_ms: u64,
+    ) -> Self {
+        Self {
+            explained: Explained::new(job, &snapshot, config, unix_ms),
+            cluster: Cluster::new(&config.zookeeper.root, job, snapshot, unix_ms),
+            predicted: None,
+            quorum: None,
+            present,
+            session_timeout: None,
+            evacuated: None,
+            min_tenure: config.engine_of(job).min_tenure,
+            unix_ms,
+        }
+    }
+
     /// The leader, if it is READY and named.
     pub(crate) fn leader(&self) -> Option<&Member> {
         let slot = self.cluster.slots.first()?;
@@ -172,14 +194,8 @@ pub(crate) fn check_move(state: &State, plan: &DrillPlan) -> Vec<DrillCheck> {
 }
 
 fn carried_out(parts: &[(&str, Part)], state: &State, plan: &DrillPlan) -> Vec<DrillCheck> {
-    let check = |(name, part): &(&str, Part)| {
-        let (passed, sentence) = match part(state, plan) {
-            Ok(sentence) => (true, sentence),
-            Err(sentence) => (false, sentence),
-        };
-        DrillCheck { name: (*name).to_owned(), passed, sentence }
-    };
-    parts.iter().map(check).filter(|check| !check.sentence.is_empty()).collect()
+    let checks = parts.iter().map(|(name, part)| DrillCheck::new(name, part(state, plan)));
+    checks.filter(|check| !check.sentence.is_empty()).collect()
 }
 
 fn calendar(state: &State, plan: &DrillPlan) -> Result<String, String> {
@@ -411,14 +427,27 @@ fn lag(state: &State, plan: &DrillPlan) -> Result<String, String> {
     };
     let Some(first) = state.candidates(plan).into_iter().next() else { return Ok(String::new()) };
     let member = &first.member;
-    match state.lag(&plan.objectives, member) {
+    let lag = lag_within(rpo, attribute, member, state.lag(&plan.objectives, member))?;
+    Ok(format!("{attribute} of {member} is {lag}"))
+}
+
+/// The lag of a member, by this attribute, and the most that is allowed, as text.
+///
+/// # Errors
+/// It is not known, or more than that.
+pub(crate) fn lag_within(
+    rpo: Duration,
+    attribute: &str,
+    member: &MemberId,
+    lag: Option<Duration>,
+) -> Result<String, String> {
+    let most = in_words(rpo);
+    match lag {
         None => Err(format!("{member} has no attribute {attribute} with a number of seconds")),
-        Some(lag) if lag > rpo => Err(format!(
-            "{attribute} of {member} is {}, above the objective of {}",
-            in_words(lag),
-            in_words(rpo)
-        )),
-        Some(lag) => Ok(format!("{attribute} of {member} is {} of at most {}", in_words(lag), in_words(rpo))),
+        Some(lag) if lag > rpo => {
+            Err(format!("{attribute} of {member} is {}, above the objective of {most}", in_words(lag)))
+        }
+        Some(lag) => Ok(format!("{} of at most {most}", in_words(lag))),
     }
 }
 

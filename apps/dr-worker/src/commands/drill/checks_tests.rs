@@ -1,7 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use crate::znodes::DrillOrder;
-use election_admin::Snapshot;
 use election_core::internals::record::Health;
 use serde_json::json;
 
@@ -41,17 +40,7 @@ pub(crate) fn state(snapshot: Snapshot, sets: &[&str]) -> State {
     let sets = [&["zookeeper.connect=zk1:2181", "policy.sites=[\"east\", \"west\"]"], sets].concat();
     let sets = sets.iter().map(|set| (*set).to_owned()).collect();
     let config = OperatorConfig::load(&Sources { sets, ..Sources::default() }).unwrap();
-    State {
-        explained: Explained::new("orders", &snapshot, &config, NOW_MS),
-        cluster: Cluster::new("/dr", "orders", snapshot, NOW_MS),
-        predicted: None,
-        quorum: None,
-        present: Present::default(),
-        session_timeout: None,
-        evacuated: None,
-        min_tenure: config.engine_of("orders").min_tenure,
-        unix_ms: NOW_MS,
-    }
+    State::new("orders", snapshot, Present::default(), &config, NOW_MS)
 }
 
 /// The sentences of the checks that have failed.

@@ -18,7 +18,7 @@ use crate::{
     },
     config::{DrillPlan, OperatorConfig},
     error::Error,
-    view::{Cluster, Explained, Simulated, WhatIf, statuses::skipped},
+    view::{Simulated, WhatIf, statuses::skipped},
     wall::unix_ms,
 };
 
@@ -55,20 +55,8 @@ pub(crate) async fn gather_election(operator: &Operator, paths: &Paths) -> Resul
     let snapshot = observer.snapshot(paths).await?;
     let present = Present::read(observer.session(), paths).await?;
     let skipped = skipped(operator.workers(), job, &snapshot).await;
-    let now_ms = unix_ms();
-    let explained = Explained::new(job, &snapshot, config, now_ms);
-    let cluster = Cluster { skipped, ..Cluster::new(operator.root(), job, snapshot.clone(), now_ms) };
-    let state = State {
-        cluster,
-        explained,
-        predicted: None,
-        quorum: None,
-        present,
-        session_timeout: None,
-        evacuated: None,
-        min_tenure: config.engine_of(job).min_tenure,
-        unix_ms: now_ms,
-    };
+    let mut state = State::new(job, snapshot.clone(), present, config, unix_ms());
+    state.cluster.skipped = skipped;
     Ok((snapshot, state))
 }
 

@@ -226,6 +226,15 @@ pub(crate) struct DrillCheck {
     pub(crate) sentence: String,
 }
 
+impl DrillCheck {
+    /// What was found, or why the drill may not run.
+    pub(crate) fn new(name: &str, found: Result<String, String>) -> Self {
+        let passed = found.is_ok();
+        let (Ok(sentence) | Err(sentence)) = found;
+        Self { name: name.to_owned(), passed, sentence }
+    }
+}
+
 /// Something that happened in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DrillEvent {

@@ -1,8 +1,6 @@
 //! The reports of drills in ZooKeeper: written while a drill runs, and kept.
 
-use crate::znodes::DrillOrder;
-use crate::znodes::WorkerPaths as _;
-use crate::znodes::drills;
+use crate::znodes::{DrillOrder, WorkerPaths as _, drills};
 use election_admin::Attempts;
 use election_core::{
     Paths,

@@ -7,7 +7,6 @@ use election_core::{
     Paths,
     config::{MemberId, SiteId},
     internals::{record::HistoryEntry, text::shown},
-    strategy::in_words,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,7 +22,7 @@ use crate::{
     commands::{
         Operator,
         drill::{
-            checks::{CALENDAR, State, calendar_of, seconds},
+            checks::{CALENDAR, State, calendar_of, lag_within, seconds},
             gather::gather,
             report::DrillCheck,
             runs,
@@ -98,11 +97,7 @@ pub(crate) async fn examine(
     let present = operator.in_time(store::read(&operator.session, paths)).await?;
     let mut checks = evaluate(plan, &prepared, &lags, at_ms);
     let before = present.and_then(|present| in_the_way(present, &prepared.plan));
-    checks.extend(before.map(|sentence| DrillCheck {
-        name: "evacuation".to_owned(),
-        passed: false,
-        sentence,
-    }));
+    checks.extend(before.map(|why| DrillCheck::new("evacuation", Err(why))));
     let last = kept(&operator.incarnation().await?, paths, name).await?;
     let evaluated = EvaluatedPlan {
         site: plan.site.clone(),
@@ -141,7 +136,7 @@ pub(crate) fn result(plan: &SitePlan, found: Result<Examined, Error>) -> Result<
             site: plan.site.clone(),
             at_ms: unix_ms(),
             passed: false,
-            checks: vec![DrillCheck { name: "plan".to_owned(), passed: false, sentence }],
+            checks: vec![DrillCheck::new("plan", Err(sentence))],
             last_success_ms: None,
         }),
         Err(error) => Err(error),
@@ -173,25 +168,16 @@ fn evaluate(plan: &SitePlan, prepared: &Prepared, lags: &Lags, unix_ms: u64) -> 
     let site = site.unwrap_or_else(|| (&plan.site, Err("no job would move out of this site".to_owned())));
     let calendar = (CALENDAR, calendar_of(&plan.rules.windows, &plan.rules.blocked_dates, unix_ms));
     let all = [calendar, site].into_iter().chain(jobs).chain(left_out);
-    let check = |(name, found): (&str, Result<String, String>)| {
-        let (passed, sentence) = found.map_or_else(|why| (false, why), |sentence| (true, sentence));
-        DrillCheck { name: name.to_owned(), passed, sentence }
-    };
-    all.map(check).filter(|check| !check.sentence.is_empty()).collect()
+    let checks = all.map(|(name, found)| DrillCheck::new(name, found));
+    checks.filter(|check| !check.sentence.is_empty()).collect()
 }
 
 /// Whether the data that this member would lose is within the objective of the job.
 fn lag_of(plan: &SitePlan, job: &str, member: &MemberId, lags: &Lags) -> Result<String, String> {
     let objectives = plan.objectives_of(job);
     let (Some(rpo), Some(attribute)) = (objectives.rpo, objectives.lag) else { return Ok(String::new()) };
-    let most = in_words(rpo);
-    match lags.get(job).and_then(|lags| lags.get(member)) {
-        None => Err(format!("{member} has no attribute {attribute} with a number of seconds")),
-        Some(lag) if *lag > rpo => {
-            Err(format!("{attribute} of {member} is {}, above the objective of {most}", in_words(*lag)))
-        }
-        Some(lag) => Ok(format!(", {attribute} is {} of at most {most}", in_words(*lag))),
-    }
+    let lag = lags.get(job).and_then(|lags| lags.get(member)).copied();
+    lag_within(rpo, &attribute, member, lag).map(|lag| format!(", {attribute} is {lag}"))
 }
 
 async fn lags(operator: &Operator, plan: &SitePlan, prepared: &Evacuation) -> Result<Lags, Error> {

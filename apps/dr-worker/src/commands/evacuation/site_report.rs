@@ -172,25 +172,6 @@ impl JobInDrill {
     pub(crate) fn longest_outage(&self) -> Option<u64> {
         self.outage_ms.max(self.back_outage_ms)
     }
-
-    /// What the plan or a record says of it, and what came.
-    fn of(drill: &SiteDrill<'_>, step: &EvacuationStep) -> Self {
-        let begun = drill.away.steps.iter().filter_map(|step| step.begun_ms).min();
-        Self {
-            job: step.job.clone(),
-            after: step.after.iter().cloned().collect(),
-            waited_ms: step.begun_ms.zip(begun).map(|(at, begun)| at.saturating_sub(begun)),
-            from: step.from.clone(),
-            predicted: step.predicted.clone(),
-            leader: step.leader.clone(),
-            took_ms: step.took().map(ms),
-            outage_ms: None,
-            predicted_outage_ms: None,
-            back_outage_ms: None,
-            sentence: step.progress(),
-            objectives: Vec::new(),
-        }
-    }
 }
 
 impl EvacuationStep {
@@ -266,11 +247,22 @@ fn jobs(drill: &SiteDrill<'_>) -> Vec<JobInDrill> {
     let away = drill.outages(drill.away);
     let back = drill.back.map(|back| drill.outages(back)).unwrap_or_default();
     let predicted = drill.predicted(|step| drill.stops_with(step));
+    let begun = drill.away.steps.iter().filter_map(|step| step.begun_ms).min();
     let of = |step: &EvacuationStep| {
-        let mut job = JobInDrill::of(drill, step);
-        job.outage_ms = away.get(step.job.as_str()).copied();
-        job.back_outage_ms = back.get(step.job.as_str()).copied();
-        job.predicted_outage_ms = predicted.get(step.job.as_str()).copied().flatten();
+        let mut job = JobInDrill {
+            job: step.job.clone(),
+            after: step.after.iter().cloned().collect(),
+            waited_ms: step.begun_ms.zip(begun).map(|(at, begun)| at.saturating_sub(begun)),
+            from: step.from.clone(),
+            predicted: step.predicted.clone(),
+            leader: step.leader.clone(),
+            took_ms: step.took().map(ms),
+            outage_ms: away.get(step.job.as_str()).copied(),
+            predicted_outage_ms: predicted.get(step.job.as_str()).copied().flatten(),
+            back_outage_ms: back.get(step.job.as_str()).copied(),
+            sentence: step.progress(),
+            objectives: Vec::new(),
+        };
         if let Some(own) = drill.plan.each.get(&step.job).filter(|_| step.predicted.is_some()) {
             job.objectives = objectives(own, job.longest_outage(), drill.lost(step));
         }

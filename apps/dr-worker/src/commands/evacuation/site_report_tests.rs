@@ -101,12 +101,8 @@ pub(crate) fn sample() -> SiteDrillReport {
         evidence: &evidence,
         last_success_ms: Some(1),
     };
-    let check = |name: &str, sentence: &str| DrillCheck {
-        name: name.to_owned(),
-        passed: true,
-        sentence: sentence.to_owned(),
-    };
-    let checks = vec![check("calendar", "a window is open, and today is not blocked")];
+    let open = "a window is open, and today is not blocked".to_owned();
+    let checks = vec![DrillCheck::new("calendar", Ok(open))];
     let left_out = vec![JobNote { job: "legacy".to_owned(), why: "it has 2 leaders".to_owned() }];
     assemble(&drill, checks, left_out)
 }

@@ -72,11 +72,8 @@ struct Wanted {
 
 impl Wanted {
     fn request(&self, kind: RequestKind, force: bool, author: Author<'_>) -> AdminRequest {
-        let to = match (&self.to, &self.to_site) {
-            (Some(member), _) => Target::Member(member.clone()),
-            (None, Some(site)) => Target::Site(site.clone()),
-            (None, None) => Target::Any,
-        };
+        let (to, site) = (self.to.clone(), self.to_site.clone());
+        let to = to.map(Target::Member).or(site.map(Target::Site)).unwrap_or(Target::Any);
         let mut request = author.request(kind, self.from.outgoing());
         (request.to, request.force, request.accept_loss) = (to, force, self.accept_loss);
         request

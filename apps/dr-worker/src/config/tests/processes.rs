@@ -113,7 +113,7 @@ fn a_fault_of_a_process_on_this_node_is_named_with_its_place() {
         ],
         ..JobSpec::example()
     };
-    let faults: Vec<_> = spec.check().unwrap_err().iter().map(ToString::to_string).collect();
+    let faults: Vec<_> = spec.faults().iter().map(ToString::to_string).collect();
     assert_eq!(faults.len(), 2, "{faults:?}");
     assert!(
         faults[0].starts_with("job.orders.process[1].env.DR_PROCESS: is set by the worker"),

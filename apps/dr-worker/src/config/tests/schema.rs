@@ -115,20 +115,7 @@ pub(super) fn schema() -> Json {
 
 /// A value as written in a file.
 fn toml_value(text: &str) -> Json {
-    json_of(&Node { value: Value::Text(text.to_owned()), ..Node::default() })
-}
-
-fn json_of(node: &Node) -> Json {
-    match node.structured() {
-        Value::Text(text) | Value::String(text) => json!(text),
-        Value::Integer(number) => json!(number),
-        Value::Float(number) => json!(number),
-        Value::Bool(yes) => json!(yes),
-        Value::Array(all) => all.iter().map(json_of).collect(),
-        Value::Table(all) => {
-            Json::Object(all.iter().map(|(key, value)| (key.clone(), json_of(value))).collect::<Map<_, _>>())
-        }
-    }
+    Node { value: Value::Text(text.to_owned()), ..Node::default() }.plain()
 }
 
 /// The settings of these sources, merged.
@@ -136,7 +123,7 @@ fn merged(sources: &Sources) -> Json {
     let mut problems = Vec::new();
     let root = layers::merge(sources, &mut problems);
     assert_eq!(problems, []);
-    json_of(&root)
+    root.plain()
 }
 
 /// Why these settings do not match the schema.

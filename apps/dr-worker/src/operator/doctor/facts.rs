@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use crate::commands::servers::voters;
 pub(super) use crate::commands::servers::{Clock, Disk, Server, ServerAnswer};
+use crate::{commands::servers::voters, view::ProblemRow};
 
 /// All that is known.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,8 @@ pub(super) struct ElectionFacts {
     /// Why the elector decides nothing, if it is on hold.
     pub(super) hold: Option<String>,
     pub(super) orders: OrderFacts,
-    pub(super) problems: Vec<ProblemFacts>,
+    /// What the view of the election has found.
+    pub(super) problems: Vec<ProblemRow>,
 }
 
 /// A member that may lead, or not.
@@ -150,13 +151,6 @@ pub(super) struct StandingOrder {
     pub(super) sentence: String,
     /// When, or no earlier than when, in milliseconds since the Unix epoch.
     pub(super) at_ms: u64,
-}
-
-/// A problem that the view of an election has found.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ProblemFacts {
-    pub(super) kind: &'static str,
-    pub(super) sentence: String,
 }
 
 /// A living member.

@@ -26,12 +26,12 @@ pub(super) struct DoctorArguments {
 }
 
 pub(super) async fn run(arguments: &DoctorArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let examined = examine(sources).await?;
+    let (report, is_unreachable) = examine(sources).await?;
     match how {
-        Output::Json => output::print_json(&examined.report)?,
-        Output::Pretty => output::print_text(&examined.report.text())?,
+        Output::Json => output::print_json(&report)?,
+        Output::Pretty => output::print_text(&report.text())?,
     }
-    examined.verdict(arguments.strict)
+    verdict(&report, is_unreachable, arguments.strict)
 }
 
 /// The same beside the result of `config check`.
@@ -40,43 +40,37 @@ pub(super) async fn beside_check(
     sources: &Sources,
     how: Output,
 ) -> Result<(), Error> {
-    let examined = examine(sources).await?;
+    let (report, is_unreachable) = examine(sources).await?;
     match how {
         Output::Json => {
             let mut result = result;
-            result["checks"] = json!(examined.report.checks);
-            result["findings"] = json!(examined.report.findings);
+            result["checks"] = json!(report.checks);
+            result["findings"] = json!(report.findings);
             output::print_json(&result)?;
         }
-        Output::Pretty => output::print_text(&examined.report.text())?,
+        Output::Pretty => output::print_text(&report.text())?,
     }
-    examined.verdict(false)
+    verdict(&report, is_unreachable, false)
 }
 
-struct Examined {
-    report: DoctorReport,
-    /// Whether there is no session because ZooKeeper did not answer in time.
-    is_unreachable: bool,
+/// The exit code.
+fn verdict(report: &DoctorReport, is_unreachable: bool, strict: bool) -> Result<(), Error> {
+    let (code, why) = match () {
+        () if is_unreachable => (ExitCode::Unreachable, "ZooKeeper was not reached"),
+        () if report.has(Severity::Error) => (ExitCode::Failed, "there are errors"),
+        () if strict && report.has(Severity::Warning) => (ExitCode::Failed, "there are warnings"),
+        () if strict && report.has(Severity::Unknown) => {
+            (ExitCode::Failed, "not everything could be checked")
+        }
+        () => return Ok(()),
+    };
+    Err(Error::Reported(code, format!("{why}: see the report")))
 }
 
-impl Examined {
-    /// The exit code.
-    fn verdict(&self, strict: bool) -> Result<(), Error> {
-        let has = |severity| self.report.has(severity);
-        let (code, why) = match () {
-            () if self.is_unreachable => (ExitCode::Unreachable, "ZooKeeper was not reached"),
-            () if has(Severity::Error) => (ExitCode::Failed, "there are errors"),
-            () if strict && has(Severity::Warning) => (ExitCode::Failed, "there are warnings"),
-            () if strict && has(Severity::Unknown) => (ExitCode::Failed, "not everything could be checked"),
-            () => return Ok(()),
-        };
-        Err(Error::Reported(code, format!("{why}: see the report")))
-    }
-}
-
-async fn examine(sources: &Sources) -> Result<Examined, Error> {
+/// The report, and whether there is no session because ZooKeeper did not answer in time.
+async fn examine(sources: &Sources) -> Result<(DoctorReport, bool), Error> {
     let (facts, is_unreachable) = gather::gather(sources).await?;
-    Ok(Examined { report: judge(&facts), is_unreachable })
+    Ok((judge(&facts), is_unreachable))
 }
 
 fn judge(facts: &Facts) -> DoctorReport {

@@ -11,12 +11,13 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, time::Duration
 use super::{
     checks,
     facts::{
-        CandidateFacts, Clock, Disk, ElectionFacts, Facts, JobFacts, Loss, MemberFacts, NodeFacts,
-        ProblemFacts, Server, ServerAnswer, SessionConfig, SessionFacts, StandingOrder,
+        CandidateFacts, Clock, Disk, ElectionFacts, Facts, JobFacts, Loss, MemberFacts, NodeFacts, Server,
+        ServerAnswer, SessionConfig, SessionFacts, StandingOrder,
     },
     finding::Severity,
     judge,
 };
+use crate::view::ProblemRow;
 
 const NOW: u64 = 1_795_665_493_000;
 const HOUR: u64 = 3_600_000;
@@ -139,12 +140,24 @@ fn put(answer: &mut ServerAnswer, key: &str, value: &str) {
     answer.values.insert(key.to_owned(), value.to_owned());
 }
 
-fn problem(kind: &'static str) -> ProblemFacts {
-    ProblemFacts { kind, sentence: format!("a {kind}") }
+fn problem(kind: &'static str) -> ProblemRow {
+    ProblemRow { kind, sentence: format!("a {kind}"), command: None }
 }
 
 fn order(hours: u64) -> StandingOrder {
     StandingOrder { sentence: "an order".to_owned(), at_ms: NOW - hours * HOUR }
+}
+
+fn node(facts: &mut Facts) -> &mut NodeFacts {
+    facts.node.as_mut().unwrap()
+}
+
+fn session(facts: &mut Facts) -> &mut SessionFacts {
+    facts.session.as_mut().unwrap()
+}
+
+fn election(facts: &mut Facts) -> &mut ElectionFacts {
+    &mut facts.elections[0]
 }
 
 type Fault = (&'static str, Severity, &'static str, fn(&mut Facts));
@@ -188,17 +201,13 @@ const FAULTS: &[Fault] = {
             "site-quorum",
             Error,
             "the loss of site east loses the quorum: 1 of 3 voting servers would be left",
-            |f| {
-                f.servers[2].site = Some("east".to_owned());
-            },
+            |f| f.servers[2].site = Some("east".to_owned()),
         ),
         (
             "site-quorum",
             Error,
             "the loss of site west loses the quorum while zk1:2181 is down: 1 of 3",
-            |f| {
-                f.servers[0].unreachable = Some("refused".to_owned());
-            },
+            |f| f.servers[0].unreachable = Some("refused".to_owned()),
         ),
         ("server-sites", Unknown, "the sites of zk2:2181, zk3:2181 are not known", |f| {
             (f.servers[1].site, f.servers[2].site) = (None, None);
@@ -214,7 +223,7 @@ const FAULTS: &[Fault] = {
             put(&mut f.servers[1].properties, "zookeeper.skipACL", "yes");
         }),
         ("skip-acl", Error, "a client without credentials has read", |f| {
-            f.session.as_mut().unwrap().ignores_access_lists = Some(true);
+            session(f).ignores_access_lists = Some(true);
         }),
         ("no-access-lists", Note, "zookeeper.acl is \"open\"", |f| f.asked.is_open = true),
         ("eager-acl", Note, "zk2:2181 runs with enableEagerACLCheck=true", |f| {
@@ -255,29 +264,25 @@ const FAULTS: &[Fault] = {
             "session-timeout",
             Warning,
             "asks for 10s, but the servers grant 15s; the servers allow 4s to 40s",
-            |f| {
-                f.session.as_mut().unwrap().granted = Duration::from_secs(15);
-            },
+            |f| session(f).granted = Duration::from_secs(15),
         ),
         ("stop-budget", Error, "the stop of orders may need 5s, but its lease may have only ", |f| {
             f.jobs[0].stop_budget = Some(Duration::from_secs(5));
         }),
         ("stop-budget", Error, "round trip 1.5s", |f| {
-            f.session.as_mut().unwrap().round_trip = Some(Duration::from_millis(1500));
+            session(f).round_trip = Some(Duration::from_millis(1500));
         }),
         ("slow-quorum", Warning, "a quorum round trip takes 150ms, but leases assume 100ms", |f| {
-            f.session.as_mut().unwrap().round_trip = Some(Duration::from_millis(150));
+            session(f).round_trip = Some(Duration::from_millis(150));
         }),
-        ("slow-quorum", Unknown, "no quorum round trip could be measured", |f| {
-            f.session.as_mut().unwrap().round_trip = None;
-        }),
+        ("slow-quorum", Unknown, "no quorum round trip could be measured", |f| session(f).round_trip = None),
         (
             "late-expiry",
             Warning,
             "multiples of the tick of 2s: a lost host is replaced after 6s to 8s",
             |f| {
                 f.asked.session_timeout = Duration::from_secs(6);
-                f.session.as_mut().unwrap().granted = Duration::from_secs(6);
+                session(f).granted = Duration::from_secs(6);
             },
         ),
         ("sync-limit", Warning, "zk1:2181 notices the loss of its leader after 10s", |f| {
@@ -286,11 +291,9 @@ const FAULTS: &[Fault] = {
         ("init-limit", Warning, "zk1:2181 must have all data within 4s", |f| {
             put(&mut f.servers[0].settings, "initLimit", "2");
         }),
-        ("no-lease", Error, "end a session with its connection", |f| {
-            f.session.as_mut().unwrap().leases = false
-        }),
+        ("no-lease", Error, "end a session with its connection", |f| session(f).leases = false),
         ("access-refused", Error, "NoAuth", |f| f.refused.push("NoAuth".to_owned())),
-        ("open-access", Warning, "a access", |f| f.elections[0].problems.push(problem("access"))),
+        ("open-access", Warning, "a access", |f| election(f).problems.push(problem("access"))),
         ("member-unreachable", Warning, "the HTTP endpoints of west-2 of site west", |f| {
             f.members[3].unreachable = Some("refused".to_owned());
         }),
@@ -322,66 +325,62 @@ const FAULTS: &[Fault] = {
             f.members[3].overlays.insert("orders".to_owned(), 2);
         }),
         ("member-config", Warning, "a refused-config", |f| {
-            f.elections[0].problems.push(problem("refused-config"));
+            election(f).problems.push(problem("refused-config"));
         }),
-        ("member-policy", Warning, "a other-policy", |f| {
-            f.elections[0].problems.push(problem("other-policy"))
-        }),
+        ("member-policy", Warning, "a other-policy", |f| election(f).problems.push(problem("other-policy"))),
         ("duplicate-id", Error, "have the id west-2", |f| {
             f.members[3].places.insert(("10.0.1.9".to_owned(), "http://10.0.1.9:7080".to_owned()));
         }),
         ("duplicate-id", Error, "a worker at 10.0.1.1 has that id", |f| {
-            f.node.as_mut().unwrap().address = "10.0.1.8".to_owned();
+            node(f).address = "10.0.1.8".to_owned();
         }),
         ("no-election", Note, "no worker has joined the election of bills yet", |f| {
             f.jobs.push(JobFacts { name: "bills".to_owned(), fenced: true, ..JobFacts::default() });
         }),
-        ("no-leader", Error, "no member leads orders", |f| f.elections[0].leaders[0] = None),
+        ("no-leader", Error, "no member leads orders", |f| election(f).leaders[0] = None),
         ("no-candidate", Error, "no member may lead (east-1: unfit; east-2: unfit", |f| {
-            f.elections[0].candidates.iter_mut().for_each(|c| c.barred = Some("unfit".to_owned()));
+            election(f).candidates.iter_mut().for_each(|c| c.barred = Some("unfit".to_owned()));
         }),
         ("no-other-site", Error, "orders: without site east: no member would lead", |f| {
-            f.elections[0].losses[0].survives = false;
-            f.elections[0].losses[0].sentence = "no member would lead".to_owned();
+            election(f).losses[0].survives = false;
+            election(f).losses[0].sentence = "no member would lead".to_owned();
         }),
         ("empty-site", Warning, "no member of site west may lead (west-1: unfit; west-2: unfit)", |f| {
-            let west = f.elections[0].candidates.iter_mut().filter(|candidate| candidate.site == "west");
+            let west = election(f).candidates.iter_mut().filter(|candidate| candidate.site == "west");
             west.for_each(|candidate| candidate.barred = Some("unfit".to_owned()));
         }),
         ("empty-site", Warning, "no member of site north may lead (it has no member)", |f| {
-            f.elections[0].sites.push("north".to_owned());
+            election(f).sites.push("north".to_owned());
         }),
         ("member-absent", Warning, "orders: west-3 is absent: not connected", |f| {
-            f.elections[0].absent.push((false, "west-3 is absent: not connected".to_owned()));
+            election(f).absent.push((false, "west-3 is absent: not connected".to_owned()));
         }),
         ("member-absent", Note, "orders: west-3 is absent: stopped", |f| {
-            f.elections[0].absent.push((true, "west-3 is absent: stopped".to_owned()));
+            election(f).absent.push((true, "west-3 is absent: stopped".to_owned()));
         }),
         ("single-candidate", Warning, "west-2 is the only candidate of site west", |f| {
-            f.elections[0].candidates.remove(2);
+            election(f).candidates.remove(2);
         }),
-        ("hold", Error, "orders: held", |f| f.elections[0].hold = Some("held".to_owned())),
+        ("hold", Error, "orders: held", |f| election(f).hold = Some("held".to_owned())),
         ("paused", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
-            f.elections[0].orders.mode = Some(order(2))
+            election(f).orders.mode = Some(order(2))
         }),
         ("paused", Note, "an order, since 2026-11-26T03:58:13Z", |f| {
-            f.elections[0].orders.mode = Some(order(0))
+            election(f).orders.mode = Some(order(0))
         }),
         ("stopped", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
-            f.elections[0].orders.stopped = vec![order(2)]
+            election(f).orders.stopped = vec![order(2)]
         }),
         ("maintenance", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
-            f.elections[0].orders.maintenance.push(order(2))
+            election(f).orders.maintenance.push(order(2))
         }),
         ("closed-site", Warning, "an order, since 2026-11-26T01:58:13Z", |f| {
-            f.elections[0].orders.closed.push(order(2))
+            election(f).orders.closed.push(order(2))
         }),
-        ("breadcrumb", Warning, "a not-fenced", |f| f.elections[0].problems.push(problem("not-fenced"))),
-        ("ghost", Warning, "a ghost", |f| f.elections[0].problems.push(problem("ghost"))),
-        ("low-token", Error, "a low-token", |f| f.elections[0].problems.push(problem("low-token"))),
-        ("unreadable-znode", Warning, "a unreadable", |f| {
-            f.elections[0].problems.push(problem("unreadable"));
-        }),
+        ("breadcrumb", Warning, "a not-fenced", |f| election(f).problems.push(problem("not-fenced"))),
+        ("ghost", Warning, "a ghost", |f| election(f).problems.push(problem("ghost"))),
+        ("low-token", Error, "a low-token", |f| election(f).problems.push(problem("low-token"))),
+        ("unreadable-znode", Warning, "a unreadable", |f| election(f).problems.push(problem("unreadable"))),
         ("keep-unfenced", Error, "orders has on_pause = \"keep\" and is not fenced", |f| {
             f.jobs[0] = JobFacts { name: "orders".to_owned(), keeps: true, ..JobFacts::default() };
         }),
@@ -389,10 +388,10 @@ const FAULTS: &[Fault] = {
             f.jobs[0].fenced = false
         }),
         ("fast-alone", Warning, "orders: if east-1 leads, fast_failover has no effect", |f| {
-            f.elections[0].candidates.remove(1);
+            election(f).candidates.remove(1);
         }),
         ("fast-alone", Warning, "orders: if east-2 leads, fast_failover has no effect", |f| {
-            f.elections[0].candidates.truncate(2);
+            election(f).candidates.truncate(2);
         }),
         ("beside-zookeeper-leader", Warning, "east-1 leads orders on the host of zk2:2181", |f| {
             f.members[0].addresses = f.servers[1].addresses.clone();
@@ -404,51 +403,43 @@ const FAULTS: &[Fault] = {
             (f.node, f.no_node) = (None, "no site".to_owned());
         }),
         ("not-runnable", Error, "job.orders.command: gone", |f| {
-            f.node.as_mut().unwrap().unusable.push(("job.orders.command".to_owned(), "gone".to_owned()));
+            node(f).unusable.push(("job.orders.command".to_owned(), "gone".to_owned()));
         }),
         ("unusable-file", Error, "http.token_file: mode 644", |f| {
-            f.node.as_mut().unwrap().unusable.push(("http.token_file".to_owned(), "mode 644".to_owned()));
+            node(f).unusable.push(("http.token_file".to_owned(), "mode 644".to_owned()));
         }),
-        ("certificate", Warning, "it ends", |f| {
-            f.node.as_mut().unwrap().certificate = Some((false, "it ends".to_owned()));
-        }),
+        ("certificate", Warning, "it ends", |f| node(f).certificate = Some((false, "it ends".to_owned()))),
         ("certificate", Error, "it has ended", |f| {
-            f.node.as_mut().unwrap().certificate = Some((true, "it has ended".to_owned()));
+            node(f).certificate = Some((true, "it has ended".to_owned()));
         }),
         ("readable-secret", Error, "other users can read /c", |f| {
-            f.node.as_mut().unwrap().readable_secret = Some("/c".to_owned());
+            node(f).readable_secret = Some("/c".to_owned());
         }),
         ("plain-password", Warning, "is sent in plain text", |f| {
-            f.node.as_mut().unwrap().plain_password = Some("the password is sent in plain text");
+            node(f).plain_password = Some("the password is sent in plain text");
         }),
         ("state-dir", Error, "/var/lib/dr-worker can't be written: /var: denied", |f| {
-            f.node.as_mut().unwrap().not_writable = Some("/var: denied".to_owned());
+            node(f).not_writable = Some("/var: denied".to_owned());
         }),
-        ("state-in-memory", Warning, "/var/lib/dr-worker is in memory", |f| {
-            f.node.as_mut().unwrap().in_memory = true;
-        }),
+        ("state-in-memory", Warning, "/var/lib/dr-worker is in memory", |f| node(f).in_memory = true),
         ("open-files", Warning, "may open 512 files, of which its jobs need 90", |f| {
-            f.node.as_mut().unwrap().open_files = Some((512, 90));
+            node(f).open_files = Some((512, 90));
         }),
-        ("open-files", Error, "may open 64 files, and needs 90", |f| {
-            f.node.as_mut().unwrap().open_files = Some((64, 90));
-        }),
+        ("open-files", Error, "may open 64 files, and needs 90", |f| node(f).open_files = Some((64, 90))),
         ("limits", Warning, "job.orders.limits.memory: the controller memory is missing", |f| {
             let why = "the controller memory is missing".to_owned();
-            f.node.as_mut().unwrap().unmet_limits = vec![("orders".to_owned(), "limits.memory", why)];
+            node(f).unmet_limits = vec![("orders".to_owned(), "limits.memory", why)];
         }),
         ("locked-memory", Warning, "may lock 8 MiB of memory, and needs 80", |f| {
-            f.node.as_mut().unwrap().locked_memory = Some(8 << 20);
+            node(f).locked_memory = Some(8 << 20);
         }),
-        ("processes", Warning, "may have 100 processes", |f| f.node.as_mut().unwrap().processes = Some(100)),
-        ("open-http", Warning, "from other hosts: everyone", |f| {
-            f.node.as_mut().unwrap().exposed = vec!["everyone"]
-        }),
+        ("processes", Warning, "may have 100 processes", |f| node(f).processes = Some(100)),
+        ("open-http", Warning, "from other hosts: everyone", |f| node(f).exposed = vec!["everyone"]),
         ("watchdog", Error, "the watchdog can't be used: none", |f| {
-            f.node.as_mut().unwrap().watchdog = Some((true, "none".to_owned()));
+            node(f).watchdog = Some((true, "none".to_owned()));
         }),
         ("watchdog", Warning, "the watchdog can't be used: none", |f| {
-            f.node.as_mut().unwrap().watchdog = Some((false, "none".to_owned()));
+            node(f).watchdog = Some((false, "none".to_owned()));
         }),
     ]
 };

@@ -7,7 +7,7 @@ use election_core::{config::MemberId, internals::record::HistoryEntry, strategy:
 
 use super::{
     course::{Course, LeaderChange},
-    timeline::words,
+    timeline::{words, works_on},
 };
 use crate::{
     commands::drill::report::{
@@ -57,7 +57,7 @@ pub(super) fn assemble(
     let (outcome, sentence) =
         course.result().cloned().unwrap_or((DrillOutcome::Running, begun.sentence.clone()));
     let probes = probes(evidence, begun.started_ms);
-    let changes = course.changes();
+    let changes = &course.changes;
     let moves: Vec<_> = changes
         .iter()
         .enumerate()
@@ -66,7 +66,7 @@ pub(super) fn assemble(
             of_change(change, evidence, &probes, begun.started_ms, until)
         })
         .collect();
-    let carrier = course.script().carriers.first();
+    let carrier = course.script.carriers.first();
     let carrier = carrier.and_then(|member| evidence.answers.iter().find(|answer| answer.member == *member));
     let phases = moves.first().map_or_else(
         || Phases { takeover_ms: carrier.and_then(started_in), ..Phases::default() },
@@ -86,10 +86,10 @@ pub(super) fn assemble(
         outage_ms,
         moves,
         probes,
-        timeline: course.events().to_vec(),
+        timeline: course.events.clone(),
         ..begun
     };
-    report.objectives = objectives(&report, &plan.objectives, course.lags());
+    report.objectives = objectives(&report, &plan.objectives, &course.lags);
     if outcome == DrillOutcome::Passed {
         let missed = report.objectives.iter().filter(|objective| !objective.passed);
         let missed = missed.map(|objective| format!("{} missed: {}", objective.name, objective.sentence));
@@ -210,18 +210,13 @@ fn outage(mode: DrillMode, moves: &[DrillMove], phases: &Phases, probes: &[Probe
         DrillMode::KillJob if moves.is_empty() => phases.takeover_ms,
         _ => {
             let out = |change: &DrillMove| {
-                let Phases { detect_ms, decide_ms, release_ms, acquire_ms, takeover_ms, .. } = change.phases;
+                let Phases { decide_ms, release_ms, acquire_ms, takeover_ms, .. } = change.phases;
                 // Without one of these their sum is too short: by what this command has seen, it was no longer than this.
                 let is_known = [decide_ms, release_ms, acquire_ms, takeover_ms].iter().all(Option::is_some);
                 if takeover_ms.is_some() && !is_known {
                     return Some(change.ready_at_ms.saturating_sub(change.at_ms));
                 }
-                // The old leader works until it is asked to release.
-                let works = match mode == DrillMode::Switchover || change.back {
-                    true => detect_ms.unwrap_or(0) + decide_ms.unwrap_or(0),
-                    false => 0,
-                };
-                change.phases.sum().map(|sum| sum.saturating_sub(works))
+                change.phases.sum().map(|sum| sum.saturating_sub(works_on(change, mode)))
             };
             moves.iter().filter_map(out).max()
         }

@@ -1,32 +1,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use crate::znodes::DrillOrder;
-use election_core::{
-    internals::record::{Cause, Target},
-    status::Ballot,
-};
+use election_core::internals::record::{Cause, Target};
 use serde_json::{Value, json};
 
 use super::{
     super::{
+        course::tests::{id, leader},
         script::Script,
-        seen::{Decided, Leader, Seen},
+        seen::{Decided, Seen},
     },
     *,
 };
 use crate::commands::drill::report::tests::sample;
 
 const STARTED: u64 = 1_795_659_300_000;
-
-fn id(name: &str) -> MemberId {
-    name.parse().unwrap()
-}
-
-fn leader(name: &str, term: u64) -> Leader {
-    let site = name.split('-').next().unwrap().parse().unwrap();
-    let ballot = Ballot::new(format!("{name}-{term:010}")).unwrap();
-    Leader { who: Who { member: id(name), site }, ballot, term, is_ready: true }
-}
 
 fn answered(name: &str, steps: &[(DrillState, u64)], outages: &[Value]) -> DrillAnswer {
     let order =
@@ -73,7 +61,7 @@ fn recorded(
         job: plan.job.clone(),
         mode: plan.mode,
         to: Target::Any,
-        from: leader("east-1", 3),
+        from: leader("east-1", 3, true),
         carriers: vec![id("east-1")],
         back: false,
         stay: Duration::ZERO,
@@ -84,7 +72,7 @@ fn recorded(
     });
     let agreed = answered("east-1", &[(DrillState::Accepted, 10)], &[]);
     let mut seen = Seen {
-        leader: Some(leader("east-1", 3)),
+        leader: Some(leader("east-1", 3, true)),
         is_conducted: true,
         is_ordered: true,
         answers: vec![agreed],
@@ -96,7 +84,7 @@ fn recorded(
     // Without a leader to follow it grows, while the former one may still be seen.
     seen.lags = [(id("west-1"), Duration::from_secs(100))].into_iter().collect();
     course.see(&seen, Duration::from_millis(1_100));
-    seen.leader = Some(leader("west-1", 4));
+    seen.leader = Some(leader("west-1", 4, true));
     seen.decision = Some(Decided {
         term: 4,
         cause: Cause::Switchover,

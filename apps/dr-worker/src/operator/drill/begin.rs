@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::znodes::{DrillMode, DrillOrder};
 use election_core::Paths;
 
-use super::{super::election::Operator, assembly::participants, script::Script, seen::Leader};
+use super::{assembly::participants, script::Script, seen::Leader};
 use crate::{
     commands::{
-        asker,
+        Operator, asker,
         drill::{
             checks::{State, target},
             report::{DrillCheck, DrillOutcome, DrillReport, Phases, Who},

@@ -1,13 +1,9 @@
 //! Conducts a drill: reads, and does what its course says. Whatever ends it removes the order; if this command is killed,
 //! the order ends by itself, and the next command finds the unfinished report.
 
-use crate::{advice, znodes::DrillOrder};
-use election_admin::AdminError;
 use std::{pin::pin, time::Duration};
 
-use crate::znodes::DrillAnswer;
-use crate::znodes::{WorkerPaths as _, drills};
-use election_admin::{Observer, Snapshot};
+use election_admin::{AdminError, Observer, Snapshot};
 use election_core::{
     internals::record::{
         FiledRequest, HistoryEntry, MemberRecord, Mode, Outgoing, RequestKind, RequestRef, RequestState,
@@ -26,6 +22,7 @@ use super::{
     seen::{Decided, Leader, Seen},
 };
 use crate::{
+    advice,
     commands::{
         asker,
         drill::{
@@ -38,6 +35,7 @@ use crate::{
     signals::Signals,
     view::Explained,
     wall::unix_ms,
+    znodes::{DrillAnswer, DrillOrder, WorkerPaths as _, drills},
 };
 
 /// The pause between two reads.
@@ -274,7 +272,7 @@ impl Watched<'_> {
 
     /// Prints what has happened, and keeps it.
     async fn show(&mut self, heard: &mut Heard) {
-        let events = self.course.events();
+        let events = &self.course.events;
         for DrillEvent { at_ms, who, what } in &events[self.printed..] {
             let seconds = Duration::from_millis(*at_ms).as_secs_f64();
             output::print_progress(format_args!("{seconds:>9.3} s  {who}: {what}"));
@@ -282,7 +280,7 @@ impl Watched<'_> {
         self.printed = events.len();
         if self.printed > self.kept && self.course.result().is_none() {
             self.kept = self.printed;
-            let timeline = events.to_vec();
+            let timeline = events.clone();
             let report = DrillReport { timeline, ..self.begun.clone() };
             // The final report is written in any case.
             let Drill { operator, paths, .. } = self.drill;
@@ -343,7 +341,7 @@ impl Watched<'_> {
                 "the order of drill {run} could not be removed: {error}; workers forget it within {valid}"
             ));
         }
-        (report, self.course.has_begun())
+        (report, self.course.has_begun)
     }
 
     async fn history(&self) -> Result<Vec<HistoryEntry>, Error> {

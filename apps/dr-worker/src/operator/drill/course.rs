@@ -83,19 +83,20 @@ enum Stage {
 /// A drill under way.
 #[derive(Debug)]
 pub(super) struct Course {
-    script: Script,
+    pub(super) script: Script,
     stage: Stage,
     /// When this stage began.
     since: Duration,
     /// Whether the members have agreed, and the drill goes on: something may have happened.
-    has_begun: bool,
+    pub(super) has_begun: bool,
     /// The time whose data each member would have lost, as it was seen last before the drill acted.
-    lags: BTreeMap<MemberId, Duration>,
+    pub(super) lags: BTreeMap<MemberId, Duration>,
     /// The leader that the drill expects.
     leader: Leader,
     result: Option<(DrillOutcome, String)>,
-    changes: Vec<LeaderChange>,
-    events: Vec<DrillEvent>,
+    pub(super) changes: Vec<LeaderChange>,
+    /// What has happened, in the order in which it was seen.
+    pub(super) events: Vec<DrillEvent>,
     trace: Trace,
 }
 
@@ -113,32 +114,9 @@ impl Course {
         course
     }
 
-    /// Whether something may have happened.
-    pub(super) const fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
     /// The outcome and its sentence, once it is over.
     pub(super) fn result(&self) -> Option<&(DrillOutcome, String)> {
         self.result.as_ref().filter(|_| self.stage == Stage::Over)
-    }
-
-    pub(super) fn changes(&self) -> &[LeaderChange] {
-        &self.changes
-    }
-
-    /// The time whose data each member would have lost, as it was seen last before the drill acted.
-    pub(super) const fn lags(&self) -> &BTreeMap<MemberId, Duration> {
-        &self.lags
-    }
-
-    /// What has happened, in the order in which it was seen.
-    pub(super) fn events(&self) -> &[DrillEvent] {
-        &self.events
-    }
-
-    pub(super) const fn script(&self) -> &Script {
-        &self.script
     }
 
     /// What was read `at` this time after the beginning. Returns what is to be done now.
@@ -391,4 +369,4 @@ impl Course {
 
 #[cfg(test)]
 #[path = "course_tests.rs"]
-mod tests;
+pub(super) mod tests;

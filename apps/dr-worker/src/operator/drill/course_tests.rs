@@ -7,11 +7,11 @@ use super::*;
 
 const STARTED: u64 = 1_000_000;
 
-fn id(name: &str) -> MemberId {
+pub(in crate::operator::drill) fn id(name: &str) -> MemberId {
     name.parse().unwrap()
 }
 
-fn leader(name: &str, term: u64, is_ready: bool) -> Leader {
+pub(in crate::operator::drill) fn leader(name: &str, term: u64, is_ready: bool) -> Leader {
     let site = name.split('-').next().unwrap().parse().unwrap();
     let ballot = Ballot::new(format!("{name}-{term:010}")).unwrap();
     Leader { who: Who { member: id(name), site }, ballot, term, is_ready }
@@ -105,12 +105,11 @@ fn a_switchover_moves_stays_and_moves_back() {
     assert_eq!(course.see(&seen, secs(14)), None);
     let sentence = "west-1 of site west took over from east-1 of site east, and the job was moved back";
     assert_eq!(result(&course), ("passed", sentence));
-    let [out, back] = course.changes() else { panic!("{:?}", course.changes()) };
+    let [out, back] = &course.changes[..] else { panic!("{:?}", course.changes) };
     assert_eq!((out.at, out.ready_at, out.term, out.is_back), (secs(1), secs(3), 2, false));
     assert_eq!((back.at, back.ready_at, back.term, back.is_back), (secs(8), secs(9), 3, true));
     assert_eq!(out.decided.as_ref().unwrap().sentence, "west-1 follows");
-    let events: Vec<_> =
-        course.events().iter().map(|e| format!("{} {}: {}", e.at_ms, e.who, e.what)).collect();
+    let events: Vec<_> = course.events.iter().map(|e| format!("{} {}: {}", e.at_ms, e.who, e.what)).collect();
     assert_eq!(
         events,
         [
@@ -140,7 +139,7 @@ fn a_rehearsal_ends_with_the_answer_of_the_standby() {
         assert_eq!(course.see(&seen, secs(1)), Some(Act::Go));
         seen.answers = vec![answered("west-1", steps)];
         assert_eq!(course.see(&seen, secs(3)), None);
-        assert!(course.changes().is_empty());
+        assert!(course.changes.is_empty());
         course
     };
     let (started, ended) = ((DrillState::Started, 200), (DrillState::Ended, 1_900));
@@ -191,7 +190,7 @@ fn a_killed_job_is_restarted_by_its_leader_or_moves() {
     course.see(&seen, secs(9));
     assert_eq!(result(&course), ("passed", "east-2 of site east took over from east-1 of site east"));
     // The fault is when the member reports it.
-    assert_eq!(course.changes()[0].at, Duration::from_millis(500));
+    assert_eq!(course.changes[0].at, Duration::from_millis(500));
 }
 
 #[test]
@@ -257,7 +256,7 @@ fn moved() -> (Course, Seen) {
 fn a_drill_whose_time_is_over_says_what_it_was_waiting_for() {
     let is_said = |course: &Course, what: &str| {
         let why = format!("aborts: it was not over within 8s: {what}");
-        assert!(course.events().iter().any(|event| event.what == why), "{:#?}", course.events());
+        assert!(course.events.iter().any(|event| event.what == why), "{:#?}", course.events);
     };
     let (mut course, seen) = moved();
     course.script.limit = secs(8);
@@ -370,7 +369,7 @@ fn members_that_do_not_answer_or_refuse_end_it_before_anything_happens() {
     for at in [1, 5, 9, 10] {
         assert_eq!(course.see(&seen, secs(at)), None);
     }
-    assert_eq!((result(&course).1, course.has_begun()), (&*silent.replace("east-1", "east-2"), false));
+    assert_eq!((result(&course).1, course.has_begun), (&*silent.replace("east-1", "east-2"), false));
 
     let mut course = Course::new(script(DrillMode::Rehearse, "", &["west-1"], false));
     let mut seen = calm();
@@ -389,7 +388,7 @@ fn a_drill_that_ends_right_after_the_members_were_let_begin_does_not_say_that_no
     seen.signals = vec!["SIGINT"];
     assert_eq!(course.see(&seen, secs(11)), None);
     let sentence = "the command received SIGINT; east-1 still leads, and the members may have begun";
-    assert_eq!((result(&course), course.has_begun()), (("aborted", sentence), true));
+    assert_eq!((result(&course), course.has_begun), (("aborted", sentence), true));
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn table(section: &DocumentSection) -> Markup {
             @if !section.rows.is_empty() {
                 div .card .scroll tabindex="0" {
                     table {
-                        tr { @for column in &section.columns { th { (column.heading().to_lowercase()) } } }
+                        tr { @for column in &section.columns { th { (column.heading.to_lowercase()) } } }
                         @for (cells, accent) in &section.rows { tr { (row(cells, *accent)) } }
                     }
                 }

@@ -29,11 +29,12 @@ use serde_json::json;
 
 use super::{
     consent::Consent,
-    election::Operator,
+    global::OneJob,
     output::{self, Output},
 };
 use crate::{
     commands::{
+        Operator,
         drill::{
             checks::{self, State, target},
             report::{DrillCheck, DrillOutcome, DrillReport},
@@ -67,7 +68,7 @@ enum DrillVerb {
     /// It evaluates the plan, or each plan of the configuration, and changes nothing.
     Check(DrillCheckArguments),
     /// List the reports of drills.
-    List(DrillListArguments),
+    List(OneJob),
     /// Show the report of a drill.
     Show(DrillShowArguments),
 }
@@ -115,13 +116,6 @@ struct DrillCheckArguments {
 }
 
 #[derive(Debug, Args)]
-struct DrillListArguments {
-    /// Job [default: the only one].
-    #[arg(long, value_name = "JOB")]
-    job: Option<String>,
-}
-
-#[derive(Debug, Args)]
 struct DrillShowArguments {
     /// Id of the drill, as printed by `drill list`, or `last`.
     #[arg(value_name = "RUN")]
@@ -159,15 +153,13 @@ enum Format {
 }
 
 pub(super) async fn run(arguments: &DrillArguments, sources: &Sources, how: Output) -> Result<(), Error> {
-    let operator = Operator::connect(sources).await?;
-    let result = match &arguments.verb {
-        None => practise(&operator, &arguments.run, how).await,
-        Some(DrillVerb::Check(check)) => evaluate(&operator, check, how).await,
-        Some(DrillVerb::List(list)) => list_runs(&operator, list, how).await,
-        Some(DrillVerb::Show(show)) => show_run(&operator, show, how).await,
-    };
-    operator.close().await;
-    result
+    Operator::with(sources, async |operator| match &arguments.verb {
+        None => practise(operator, &arguments.run, how).await,
+        Some(DrillVerb::Check(check)) => evaluate(operator, check, how).await,
+        Some(DrillVerb::List(list)) => list_runs(operator, list, how).await,
+        Some(DrillVerb::Show(show)) => show_run(operator, show, how).await,
+    })
+    .await
 }
 
 impl DrillRunArguments {
@@ -236,11 +228,11 @@ fn check_names(
 }
 
 fn refused(checks: &[DrillCheck]) -> Result<(), Error> {
-    let failed: Vec<_> = checks.iter().filter(|check| !check.passed).collect();
+    let failed = checks.iter().filter(|check| !check.passed);
+    let failed: Vec<_> = failed.map(|check| format!("{}: {}", check.name, check.sentence)).collect();
     if failed.is_empty() {
         return Ok(());
     }
-    let failed: Vec<_> = failed.iter().map(|check| format!("{}: {}", check.name, check.sentence)).collect();
     Err(Error::NotNow(format!("the drill may not run now, and nothing was done: {}", failed.join("; "))))
 }
 
@@ -389,7 +381,7 @@ async fn evaluate_drill(
     Ok((checks, runs::all(&operator.incarnation().await?, &paths).await?))
 }
 
-async fn list_runs(operator: &Operator, arguments: &DrillListArguments, how: Output) -> Result<(), Error> {
+async fn list_runs(operator: &Operator, arguments: &OneJob, how: Output) -> Result<(), Error> {
     let job = operator.one(arguments.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
     let incarnation = operator.incarnation().await?;

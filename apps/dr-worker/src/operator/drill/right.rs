@@ -5,10 +5,10 @@ use std::time::Duration;
 use election_core::Paths;
 use zk_session::{CreateMode, OpError, SessionId};
 
-use super::super::{election::Operator, output};
+use super::super::output;
 use crate::{
     commands::{
-        asker,
+        Operator, asker,
         drill::{
             checks::State,
             report::{DrillEvent, DrillOutcome},

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     commands::drill::{
         checks::target,
-        report::{DrillCheck, DrillOutcome, DrillReport, Who},
+        report::{DrillCheck, DrillReport, Who},
     },
     config::{DrillPlan, job_key},
     typed::Typed,
@@ -21,7 +21,8 @@ use crate::{
 
 /// The outcome of a drill that has just ended.
 pub(super) fn summary(report: &DrillReport) -> String {
-    let mut lines = vec![format!("{} {}: {}", "drill".bold(), report.run, outcome(report.outcome))];
+    let outcome = coloured(report.outcome.as_str(), accent(report.outcome));
+    let mut lines = vec![format!("{} {}: {outcome}", "drill".bold(), report.run)];
     lines.push(format!("  {}", report.sentence));
     let phases =
         report.phases.all().into_iter().filter_map(|(name, ms)| Some(format!("{name} {}", span(ms?))));
@@ -128,10 +129,6 @@ pub(super) fn table(reports: &[&DrillReport]) -> String {
         Column::detail("RESULT", 2),
     ];
     output::table(&columns, &rows)
-}
-
-fn outcome(outcome: DrillOutcome) -> String {
-    coloured(outcome.as_str(), accent(outcome))
 }
 
 fn coloured(text: &str, accent: Accent) -> String {

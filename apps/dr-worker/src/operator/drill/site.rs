@@ -69,12 +69,6 @@ pub(super) async fn practise(
     }
 }
 
-/// The same evacuation that is under way is another operator's.
-fn alone(under_way: Option<Evacuation>) -> Result<(), Error> {
-    let Some(Evacuation { site, by, .. }) = under_way else { return Ok(()) };
-    Err(Error::NotNow(format!("site {site} is being evacuated already, by {by}; nothing was done")))
-}
-
 /// There, and back unless a move has failed. Both become what was read of them last. A signal turns it back, if the plan moves
 /// back, and another one ends the command: workers carry it out.
 async fn moved(
@@ -118,7 +112,13 @@ async fn carried_out(
     let operator = of.operator;
     let (mut away, mut back) = (prepared.plan, None);
     let signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
-    alone(operator.in_time(store::begin(&operator.session, &of.paths, &mut away)).await?)?;
+    let under_way = operator.in_time(store::begin(&operator.session, &of.paths, &mut away)).await?;
+    // The same evacuation that is under way is another operator's.
+    if let Some(Evacuation { site, by, .. }) = under_way {
+        return Err(Error::NotNow(format!(
+            "site {site} is being evacuated already, by {by}; nothing was done"
+        )));
+    }
     let undo = Typed::verb("evacuate").arg(&plan.site).arg("--undo");
     output::print_progress(format_args!(
         "workers carry it out; Ctrl-C aborts it; if this command is lost, `{undo}` moves back"

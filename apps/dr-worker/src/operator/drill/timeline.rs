@@ -58,20 +58,19 @@ fn leaders(report: &DrillReport, end: u64) -> Lane {
         }
     };
     for change in &report.moves {
-        bar(&leader, since, released(change, report.mode));
+        bar(&leader, since, (change.at_ms + works_on(change, report.mode)).min(change.ready_at_ms));
         (leader, since) = (Some(change.to.clone()), change.ready_at_ms);
     }
     bar(&leader, since, end);
     Lane { label: "Leader".to_owned(), bars }
 }
 
-/// When the old leader no longer leads: by the request of a switchover, once it is decided.
-fn released(change: &DrillMove, mode: DrillMode) -> u64 {
-    let works = match mode == DrillMode::Switchover || change.back {
+/// How long the old leader works on: if it is asked to release, until that is decided.
+pub(super) fn works_on(change: &DrillMove, mode: DrillMode) -> u64 {
+    match mode == DrillMode::Switchover || change.back {
         true => change.phases.detect_ms.unwrap_or(0) + change.phases.decide_ms.unwrap_or(0),
         false => 0,
-    };
-    (change.at_ms + works).min(change.ready_at_ms)
+    }
 }
 
 fn phases(change: &DrillMove) -> Lane {

@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::znodes::DrillState;
 use election_core::{config::MemberId, internals::record::RequestKind};
 
 use super::seen::{Decided, Leader, Seen};
-use crate::{commands::drill::report::DrillEvent, wall::ms};
+use crate::{commands::drill::report::DrillEvent, wall::ms, znodes::DrillState};
 
 /// How much of what was read has become events.
 #[derive(Debug, Default)]

@@ -1,24 +1,49 @@
 //! What `init` has to know, and the configuration that it makes of it. No I/O.
 
+use clap::Args;
 use strategies::Registry;
 use toml_edit::{Array, Key, Value};
 
 use crate::config::{Config, Sources};
 
-/// The settings of a minimal configuration; `None` where none is known yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The settings of a minimal configuration, as options; `None` where none is known yet.
+#[derive(Clone, Debug, Default, Args)]
 pub(super) struct Answers {
-    pub(super) id: Option<String>,
-    pub(super) site: Option<String>,
-    /// Comma-separated.
-    pub(super) sites: Option<String>,
-    pub(super) on_leader_failure: Option<String>,
-    pub(super) connect: Option<String>,
-    pub(super) root: Option<String>,
-    pub(super) job: Option<String>,
-    /// One line, as in a shell.
-    pub(super) command: Option<String>,
-    pub(super) listen: Option<String>,
+    /// Unique id of this worker [default: the host name].
+    #[arg(long)]
+    id: Option<String>,
+    /// Site of this worker.
+    #[arg(long)]
+    site: Option<String>,
+    /// All sites, in order of preference: east,west.
+    ///
+    /// Default: no site is preferred.
+    #[arg(long)]
+    sites: Option<String>,
+    /// Who follows a failed leader [default: other-site].
+    ///
+    /// other-site, same-site-first, or prefer-order: by the order of sites.
+    #[arg(long, value_name = "RULE")]
+    on_leader_failure: Option<String>,
+    /// ZooKeeper servers, as host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    connect: Option<String>,
+    /// Parent znode of all elections [default: /dr].
+    #[arg(long, value_name = "PATH")]
+    root: Option<String>,
+    /// Name of the job.
+    #[arg(long)]
+    job: Option<String>,
+    /// Program of the job with its arguments.
+    ///
+    /// In one string, with quotes as in a shell: "/usr/bin/job --fast".
+    #[arg(long, value_name = "LINE", allow_hyphen_values = true)]
+    command: Option<String>,
+    /// Address of the HTTP endpoints.
+    ///
+    /// Default: 127.0.0.1:7080.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
 }
 
 /// A setting that `init` can ask for.
@@ -26,9 +51,8 @@ pub(super) struct InitQuestion {
     /// The option that answers it.
     pub(super) option: &'static str,
     pub(super) prompt: &'static str,
-    /// What an empty line means; empty: nothing.
-    pub(super) usual: fn() -> String,
-    pub(super) is_required: bool,
+    /// What an empty line means; `None` where an answer is needed.
+    pub(super) usual: Option<fn() -> String>,
     pub(super) answer: fn(&mut Answers) -> &mut Option<String>,
 }
 
@@ -37,57 +61,49 @@ pub(super) const QUESTIONS: [InitQuestion; 8] = [
     InitQuestion {
         option: "--id",
         prompt: "Id of this worker, unique among all workers",
-        usual: || crate::config::host_name().unwrap_or_default(),
-        is_required: false,
+        usual: Some(|| crate::config::host_name().unwrap_or_default()),
         answer: |answers| &mut answers.id,
     },
     InitQuestion {
         option: "--site",
         prompt: "Site of this worker, such as east",
-        usual: String::new,
-        is_required: true,
+        usual: None,
         answer: |answers| &mut answers.site,
     },
     InitQuestion {
         option: "--sites",
         prompt: "All sites in order of preference, such as east,west (empty: no site is preferred)",
-        usual: String::new,
-        is_required: false,
+        usual: Some(String::new),
         answer: |answers| &mut answers.sites,
     },
     InitQuestion {
         option: "--on-leader-failure",
         prompt: "Who follows a failed leader: other-site, same-site-first, or prefer-order (by the order of sites)",
-        usual: || OTHER_SITE.to_owned(),
-        is_required: false,
+        usual: Some(|| OTHER_SITE.to_owned()),
         answer: |answers| &mut answers.on_leader_failure,
     },
     InitQuestion {
         option: "--connect",
         prompt: "ZooKeeper servers, such as zk1:2181,zk2:2181,zk3:2181",
-        usual: String::new,
-        is_required: true,
+        usual: None,
         answer: |answers| &mut answers.connect,
     },
     InitQuestion {
         option: "--root",
         prompt: "Parent znode of all elections, the same on all nodes",
-        usual: || ROOT.to_owned(),
-        is_required: false,
+        usual: Some(|| ROOT.to_owned()),
         answer: |answers| &mut answers.root,
     },
     InitQuestion {
         option: "--job",
         prompt: "Name of the job, the same on all nodes",
-        usual: String::new,
-        is_required: true,
+        usual: None,
         answer: |answers| &mut answers.job,
     },
     InitQuestion {
         option: "--command",
         prompt: "Program of the job and its arguments",
-        usual: String::new,
-        is_required: true,
+        usual: None,
         answer: |answers| &mut answers.command,
     },
 ];

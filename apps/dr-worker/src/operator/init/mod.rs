@@ -4,7 +4,7 @@ mod answers;
 
 use std::{
     fs::{self, OpenOptions},
-    io::{self, BufRead, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
@@ -30,43 +30,10 @@ const FILE: &str = "worker.toml";
 /// Where the package installs its service.
 const SERVICE: &str = "/usr/lib/systemd/system/dr-worker.service";
 
-#[derive(Clone, Debug, Args)]
+#[derive(Debug, Args)]
 pub(super) struct InitArguments {
-    /// Unique id of this worker [default: the host name].
-    #[arg(long)]
-    id: Option<String>,
-    /// Site of this worker.
-    #[arg(long)]
-    site: Option<String>,
-    /// All sites, in order of preference: east,west.
-    ///
-    /// Default: no site is preferred.
-    #[arg(long)]
-    sites: Option<String>,
-    /// Who follows a failed leader [default: other-site].
-    ///
-    /// other-site, same-site-first, or prefer-order: by the order of sites.
-    #[arg(long, value_name = "RULE")]
-    on_leader_failure: Option<String>,
-    /// ZooKeeper servers, as host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    connect: Option<String>,
-    /// Parent znode of all elections [default: /dr].
-    #[arg(long, value_name = "PATH")]
-    root: Option<String>,
-    /// Name of the job.
-    #[arg(long)]
-    job: Option<String>,
-    /// Program of the job with its arguments.
-    ///
-    /// In one string, with quotes as in a shell: "/usr/bin/job --fast".
-    #[arg(long, value_name = "LINE", allow_hyphen_values = true)]
-    command: Option<String>,
-    /// Address of the HTTP endpoints.
-    ///
-    /// Default: 127.0.0.1:7080.
-    #[arg(long, value_name = "HOST:PORT")]
-    listen: Option<String>,
+    #[command(flatten)]
+    answers: Answers,
     /// Directory of the file.
     ///
     /// Default: /etc/dr-worker.
@@ -92,7 +59,7 @@ pub(super) fn run(init: &InitArguments, global: &Global, registry: &Registry) ->
     if !init.replace && fs::symlink_metadata(&file).is_ok() {
         return Err(exists(&file));
     }
-    let mut answers = given(init);
+    let mut answers = init.answers.clone();
     let problems = answers.problems(registry);
     if !problems.is_empty() {
         return Err(Error::Usage(format!("nothing was written: {}", problems.join("; "))));
@@ -106,10 +73,12 @@ pub(super) fn run(init: &InitArguments, global: &Global, registry: &Registry) ->
                 missing.join(", ")
             )));
         }
-        ask(&mut answers, registry, &mut io::stdin().lock())?;
+        ask(&mut answers, registry)?;
     }
-    for question in &QUESTIONS {
-        (question.answer)(&mut answers).get_or_insert_with(question.usual);
+    for InitQuestion { usual, answer, .. } in &QUESTIONS {
+        if let Some(usual) = usual {
+            answer(&mut answers).get_or_insert_with(usual);
+        }
     }
     let kept = write(&dir, &file, &answers.file(&program()), init.replace)?;
     if let Some(kept) = &kept {
@@ -134,12 +103,6 @@ pub(super) fn run(init: &InitArguments, global: &Global, registry: &Registry) ->
     Ok(())
 }
 
-fn given(init: &InitArguments) -> Answers {
-    let init = init.clone();
-    let InitArguments { id, site, sites, on_leader_failure, connect, root, job, command, listen, .. } = init;
-    Answers { id, site, sites, on_leader_failure, connect, root, job, command, listen }
-}
-
 fn exists(file: &Path) -> Error {
     let file = file.display();
     Error::Failed(format!(
@@ -151,7 +114,7 @@ fn exists(file: &Path) -> Error {
 fn unanswered(answers: &mut Answers, only_required: bool) -> Vec<&'static InitQuestion> {
     let mut open = Vec::new();
     for question in &QUESTIONS {
-        if (question.answer)(answers).is_none() && (question.is_required || !only_required) {
+        if (question.answer)(answers).is_none() && (question.usual.is_none() || !only_required) {
             open.push(question);
         }
     }
@@ -159,20 +122,20 @@ fn unanswered(answers: &mut Answers, only_required: bool) -> Vec<&'static InitQu
 }
 
 /// Asks for what is not known, each question until its answer is valid.
-fn ask(answers: &mut Answers, registry: &Registry, input: &mut impl BufRead) -> Result<(), Error> {
+fn ask(answers: &mut Answers, registry: &Registry) -> Result<(), Error> {
     for question in unanswered(answers, false) {
         loop {
-            let usual = (question.usual)();
+            let usual = question.usual.map(|usual| usual()).unwrap_or_default();
             let default = if usual.is_empty() { String::new() } else { format!(" [{usual}]") };
             eprint!("{}{default}: ", question.prompt);
             let _ = io::stderr().flush();
             let mut line = String::new();
-            let read = input.read_line(&mut line).map_err(|e| unread(&e.to_string()))?;
+            let read = io::stdin().read_line(&mut line).map_err(|e| unread(&e.to_string()))?;
             if read == 0 {
                 return Err(unread("it has ended"));
             }
             let answer = Some(line.trim()).filter(|line| !line.is_empty()).map_or(usual, str::to_owned);
-            if answer.is_empty() && question.is_required {
+            if answer.is_empty() && question.usual.is_none() {
                 output::print_progress("  an answer is needed here");
                 continue;
             }

@@ -19,7 +19,7 @@ use election_core::{
     config::{Leftovers, MemberId, Policy, Profile, QueueFormat, Recipe},
     errors::{Ended, InvalidName},
     handler::{ElectionEvent, Failure, StopOrder},
-    internals::record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
+    internals::record::{Outgoing, RequestKind, RequestRef, Target},
 };
 use metrics::counter;
 use strategies::{FairShare, fair_share::Move};
@@ -241,30 +241,21 @@ impl Earlier {
             // Unknown while the election can't be read.
             let Some(snapshot) = snapshots.get(&asked.job) else { return true };
             let filed = snapshot.requests.iter().find(|filed| filed.which == asked.request);
-            let state = filed.map(|filed| &filed.request.state);
-            match state {
-                Some(
-                    RequestState::Planned { .. } | RequestState::Pending | RequestState::Accepted { .. },
-                ) => true,
-                Some(
-                    RequestState::Failed { .. }
-                    | RequestState::Expired { .. }
-                    | RequestState::Cancelled { .. },
-                ) => {
-                    let reason = state.and_then(RequestState::failure).unwrap_or_default();
+            // The request was removed meanwhile.
+            let Some(state) = filed.map(|filed| &filed.request.state) else { return false };
+            if !state.is_final() {
+                return true;
+            }
+            match state.failure() {
+                Some(reason) => {
                     tracing::warn!(job = asked.job, to = %asked.to, reason, "a move for even shares failed");
                     count(&asked.job, "failed");
                     let until_ms = now.saturating_add(REFUSED_FOR.as_millis() as u64);
                     refused.insert((asked.job.clone(), asked.to.clone()), until_ms);
-                    false
                 }
-                Some(RequestState::Done { .. }) => {
-                    count(&asked.job, "done");
-                    false
-                }
-                // The request was removed meanwhile.
-                None => false,
+                None => count(&asked.job, "done"),
             }
+            false
         });
     }
 }

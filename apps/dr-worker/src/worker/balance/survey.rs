@@ -64,8 +64,7 @@ pub(super) fn survey(
                 survey.nodes.push(Node { member: member.member.clone(), weight: Share::weight(member) });
             }
         }
-        let elected = snapshot.decided();
-        match elected {
+        match snapshot.decided() {
             Some(elected) if snapshot.layout == Layout::Elector => {
                 survey.elections.extend(decided(job, snapshot, elected, (refused, &others), unix_ms));
             }
@@ -98,12 +97,9 @@ fn decided<'a>(
         return leaders.iter().map(|(slot, named)| fixed(name(*slot), named.member.clone())).collect();
     }
     let Some((_, leader)) = leaders.first() else { return Vec::new() };
-    if why_it_stays(job, snapshot, &leader.ballot, unix_ms).is_some() {
-        return vec![fixed(job.name.clone(), leader.member.clone())];
-    }
     // As long as it is not known where they are led, the elector moves no leader for them either.
     let is_led = |other: &String| matches!(others.get(other), Some(OtherJob::Led(_)));
-    if !job.who.needs().jobs.iter().all(is_led) {
+    if stays(job, snapshot, &leader.ballot, unix_ms) || !job.who.needs().jobs.iter().all(is_led) {
         return vec![fixed(job.name.clone(), leader.member.clone())];
     }
     let mut fit = peers(job, snapshot, elected, (leader, others), unix_ms);
@@ -112,43 +108,22 @@ fn decided<'a>(
     vec![Election { name: job.name.clone(), leader, fit: Some(fit), stays: false }]
 }
 
-/// Why the leader of a job does not move, whatever the shares are.
-fn why_it_stays(
-    job: &CountedJob,
-    snapshot: &Snapshot,
-    leader: &Ballot,
-    unix_ms: u64,
-) -> Option<&'static str> {
-    if !job.balance {
-        return Some("balance is off in its policy");
-    }
-    if snapshot.control.mode != Mode::Auto {
-        return Some("its mode is not auto");
-    }
-    if snapshot.decided().is_some_and(|elected| snapshot.control.stay.contains(&elected.term_of(0))) {
-        return Some("an operator has ordered its leader to stay");
-    }
-    if snapshot.requests.iter().any(|filed| filed.request.state.is_open()) {
-        return Some("an operator's request is open");
-    }
-    let Some(leader_znode) = snapshot.leader_znode(0).map(|leader_znode| &leader_znode.record) else {
-        return Some("its leader has not taken over yet");
-    };
-    if leader_znode.ballot != *leader || leader_znode.status != Status::Ready {
-        return Some("a change of its leader is under way");
-    }
-    if holds(&snapshot.members, leader) {
-        return Some("its leader does not hand over");
-    }
-    let tenure = unix_ms.saturating_sub(leader_znode.since_ms);
-    if u128::from(tenure) < job.policy.min_tenure.as_millis() {
-        return Some("its leader has not led for long enough yet");
-    }
-    None
-}
-
-fn holds(members: &[MemberRecord], leader: &Ballot) -> bool {
-    members.iter().any(|member| member.ballot == *leader && member.holds.is_some())
+/// Whether the leader of a job does not move, whatever the shares are.
+fn stays(job: &CountedJob, snapshot: &Snapshot, leader: &Ballot, unix_ms: u64) -> bool {
+    let is_ordered =
+        snapshot.decided().is_some_and(|elected| snapshot.control.stay.contains(&elected.term_of(0)));
+    // Otherwise a change of its leader is under way.
+    let is_settled = snapshot.leader_znode(0).map(|znode| &znode.record).is_some_and(|record| {
+        let tenure = unix_ms.saturating_sub(record.since_ms);
+        let has_led_enough = u128::from(tenure) >= job.policy.min_tenure.as_millis();
+        record.ballot == *leader && record.status == Status::Ready && has_led_enough
+    });
+    !job.balance
+        || snapshot.control.mode != Mode::Auto
+        || is_ordered
+        || snapshot.requests.iter().any(|filed| filed.request.state.is_open())
+        || !is_settled
+        || snapshot.members.iter().any(|member| member.ballot == *leader && member.holds.is_some())
 }
 
 /// The members that are as good as the leader.

@@ -11,19 +11,10 @@
 mod decision;
 mod run;
 
-use crate::znodes::WorkerPaths as _;
 use std::{env, process, sync::Arc, time::Duration};
 
-use crate::znodes::drills;
-use crate::znodes::{DrillAnswer, DrillOrder};
 use election_admin::Observer;
-use election_core::{
-    Election, Paths,
-    config::{MemberId, SiteId},
-    errors::InvalidName,
-    internals::record::Record as _,
-    status::Role,
-};
+use election_core::{Election, Paths, errors::InvalidName, internals::record::Record as _, status::Role};
 use job_guard::ProcessState;
 use zk_session::{BootTime, DataWatch, Session, sleep_until};
 
@@ -32,6 +23,7 @@ use crate::{
     config::{Config, JobConfig},
     error::Error,
     wall::unix_ms,
+    znodes::{DrillAnswer, DrillOrder, WorkerPaths as _, drills},
 };
 use decision::{DrillFacts, Duty, after_restart, duty, is_prober};
 use run::Run;
@@ -47,8 +39,6 @@ pub(super) struct Drills {
     paths: Paths,
     election: Election,
     slot: Arc<JobSlot>,
-    me: MemberId,
-    site: SiteId,
 }
 
 impl Drills {
@@ -60,10 +50,9 @@ impl Drills {
         let invalid =
             |wrong: InvalidName| Error::Setting { key: "zookeeper.root", message: wrong.to_string() };
         let paths = Paths::new(worker.root(), job.slot.name()).map_err(invalid)?;
-        let (me, site) = (worker.node().id.clone(), worker.node().site.clone());
         let (worker, session) = (Arc::clone(worker), session.clone());
         let (election, slot) = (job.election.clone(), Arc::clone(&job.slot));
-        Ok(Self { worker, session, paths, election, slot, me, site })
+        Ok(Self { worker, session, paths, election, slot })
     }
 
     /// Carries out each order, until the session is closed.
@@ -127,8 +116,7 @@ impl Drills {
     }
 
     /// What was answered before to this order, and whether this member probes. Waits until this process is a member, and retries
-    /// until it is known: nothing may be done
-    /// twice.
+    /// until it is known: nothing may be done twice.
     async fn before(&self, order: &DrillOrder) -> FoundOrder {
         loop {
             // One that waits for another process of its id to end is not the member that the order names.
@@ -148,16 +136,15 @@ impl Drills {
     }
 
     async fn read(&self, order: &DrillOrder) -> Result<FoundOrder, election_admin::AdminError> {
-        let session = self.session.active().await?;
-        let answer = drills::answer_of(&session, &self.paths, &self.me, &order.run).await?;
-        let mut is_prober_here = false;
-        if order.probe {
+        let (session, node) = (self.session.active().await?, self.worker.node());
+        let answer = drills::answer_of(&session, &self.paths, &node.id, &order.run).await?;
+        let is_prober = order.probe && {
             let snapshot = Observer::new(session).snapshot(&self.paths).await?;
             let members: Vec<_> =
                 snapshot.members.iter().map(|member| (member.member.clone(), member.site.clone())).collect();
-            is_prober_here = is_prober(order, (&self.me, &self.site), &members);
-        }
-        Ok(FoundOrder { answer, is_prober: is_prober_here })
+            is_prober(order, (&node.id, &node.site), &members)
+        };
+        Ok(FoundOrder { answer, is_prober })
     }
 
     /// What this member knows of itself now.
@@ -170,7 +157,7 @@ impl Drills {
         let ready = ready.filter(|process| process.state == ProcessState::Running);
         DrillFacts {
             job: self.slot.name(),
-            me: &self.me,
+            me: &self.worker.node().id,
             role: self.election.status().now().role,
             allowed: spec.map_or(&[], |spec| &spec.drill.allow),
             vetoed_by: config.jobs.iter().find(vetoes).map(JobConfig::name),

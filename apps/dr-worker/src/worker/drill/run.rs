@@ -1,8 +1,7 @@
 //! One drill on this member, from the first sight of its order to the last answer.
 
-use std::{convert::Infallible, future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, pin::pin, time::Duration};
 
-use crate::znodes::{DrillAnswer, DrillOrder, DrillProbes, DrillState, drills};
 use election_core::strategy::in_words;
 use job_guard::{OneShot, ProcessState, ProcessStatus, probe_once};
 use nix::{
@@ -25,7 +24,7 @@ use crate::{
     logging,
     mask::mask,
     wall::{ms, unix_ms},
-    worker::job::Standby,
+    znodes::{DrillAnswer, DrillOrder, DrillProbes, DrillState, drills},
 };
 
 /// How often the answer of a prober is written while nothing else happens.
@@ -49,6 +48,9 @@ pub(super) struct Run<'a> {
     /// Counts the changes of the answer, and which of them is written.
     changes: watch::Sender<u64>,
     written: watch::Sender<u64>,
+    /// Whether the order is to be carried out, and whether it is over.
+    is_going: watch::Sender<bool>,
+    is_over: watch::Sender<bool>,
 }
 
 impl<'a> Run<'a> {
@@ -61,12 +63,13 @@ impl<'a> Run<'a> {
     ) -> Self {
         let (now, unix_ms) = (BootTime::now(), unix_ms());
         let answer = earlier.unwrap_or_else(|| {
-            let (me, site) = (drills.me.clone(), drills.site.clone());
+            let (me, site) = (drills.worker.node().id.clone(), drills.worker.node().site.clone());
             DrillAnswer::new(&order, me, site, env!("CARGO_PKG_VERSION"), unix_ms)
         });
         let began = now - Duration::from_millis(unix_ms.saturating_sub(answer.seen_ms));
         let (changes, written) = (watch::Sender::new(0), watch::Sender::new(0));
-        Self { drills, order, began, until, answer: Mutex::new(answer), changes, written }
+        let (is_going, is_over) = (watch::Sender::new(order.go), watch::Sender::new(false));
+        Self { drills, order, began, until, answer: Mutex::new(answer), changes, written, is_going, is_over }
     }
 
     /// Carries the order out until it ends, and answers for the last time. Returns another order that has been given meanwhile.
@@ -76,18 +79,16 @@ impl<'a> Run<'a> {
         probe: Option<ReadyProbe>,
         watch: &mut DataWatch,
     ) -> Option<DrillOrder> {
-        let (cancel, cancelled) = watch::channel(false);
-        let going = watch::Sender::new(self.order.go);
         let (mut next, mut is_over, mut is_done) = (None, false, false);
         {
-            let mut over = pin!(self.over(watch, &going));
-            let mut carried_out = pin!(self.carry_out(duty, going.subscribe(), cancelled));
+            let mut over = pin!(self.until_over(watch));
+            let mut carried_out = pin!(self.carry_out(duty));
             let mut beside = pin!(async { tokio::join!(self.keep_written(), self.probe(probe)) });
             while !(is_over && is_done) {
                 tokio::select! {
                     given = &mut over, if !is_over => {
                         (next, is_over) = (given, true);
-                        cancel.send_replace(true);
+                        self.is_over.send_replace(true);
                     }
                     () = &mut carried_out, if !is_done => is_done = true,
                     (never, _) = &mut beside => match never {},
@@ -99,12 +100,12 @@ impl<'a> Run<'a> {
     }
 
     /// Waits until the order is over, or another one is given. Reports when it is to be carried out.
-    async fn over(&self, watch: &mut DataWatch, going: &watch::Sender<bool>) -> Option<DrillOrder> {
+    async fn until_over(&self, watch: &mut DataWatch) -> Option<DrillOrder> {
         let ended = async {
             while let Ok(seen) = watch.next_allowed().await {
                 let order = self.drills.decode(seen.value.as_ref().map(|node| &node.data[..]));
                 match order {
-                    Some(order) if order.run == self.order.run => drop(going.send_replace(order.go)),
+                    Some(order) if order.run == self.order.run => drop(self.is_going.send_replace(order.go)),
                     other => return other,
                 }
             }
@@ -117,12 +118,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn carry_out(
-        &self,
-        duty: Duty,
-        mut going: watch::Receiver<bool>,
-        mut cancelled: watch::Receiver<bool>,
-    ) {
+    async fn carry_out(&self, duty: Duty) {
         match duty {
             Duty::Refuse(reason) => return self.note(DrillState::Refused, Some(reason)),
             // It was restarted before it began, or it has answered all.
@@ -132,53 +128,82 @@ impl<'a> Run<'a> {
             _ => {}
         }
         tokio::select! {
-            () = until_true(&mut going) => {}
-            () = until_true(&mut cancelled) => return,
+            () = until_true(&self.is_going) => {}
+            () = until_true(&self.is_over) => return,
         }
         // Much may have changed meanwhile.
         let config = self.drills.worker.config();
         match self::duty(&self.order, &self.drills.facts(&config, &self.order)) {
             Duty::Refuse(reason) => self.note(DrillState::Failed, Some(reason)),
-            Duty::Rehearse => self.rehearse(cancelled).await,
-            Duty::KillJob(process) => self.kill_job(process, cancelled).await,
-            Duty::KillStandby(process) => self.kill_standby(process, cancelled).await,
-            Duty::KillWorker => self.kill_worker(cancelled).await,
-            Duty::Cut => self.cut(cancelled).await,
+            Duty::Rehearse => self.rehearse().await,
+            Duty::KillJob(process) => self.kill_job(process).await,
+            Duty::KillStandby(process) => self.kill_standby(process).await,
+            Duty::KillWorker => self.kill_worker().await,
+            Duty::Cut => self.cut().await,
             Duty::Agree | Duty::Probe => {}
         }
     }
 
-    async fn rehearse(&self, mut cancelled: watch::Receiver<bool>) {
+    async fn rehearse(&self) {
         self.note(DrillState::Started, None);
         let ready = || self.note(DrillState::Ready, None);
-        match self.drills.slot.rehearse(self.until, until_true(&mut cancelled), ready).await {
+        match self.drills.slot.rehearse(self.until, until_true(&self.is_over), ready).await {
             Ok(()) => self.note(DrillState::Ended, None),
             Err(reason) => self.note(DrillState::Failed, Some(reason)),
         }
     }
 
-    async fn kill_job(&self, process: u32, mut cancelled: watch::Receiver<bool>) {
-        let job = self.drills.slot.name();
-        let what = format!("SIGKILL to process {process} of the job");
-        if !self.record(DrillState::Started, what, cancelled.clone()).await {
+    async fn kill_job(&self, process: u32) {
+        let slot = &self.drills.slot;
+        let is_present = || slot.process().pid.filter(|_| slot.running().is_some()) == Some(process);
+        let again = async {
+            self.ready_after(process).await;
+            Ok(())
+        };
+        self.kill_process("job", process, is_present, "the process has ended by itself", again).await;
+    }
+
+    async fn kill_standby(&self, process: u32) {
+        let Some(standby) = self.drills.slot.standby() else { return };
+        let is_present = || standby.process().and_then(|now| now.pid) == Some(process);
+        let again = standby.ready_after(process);
+        self.kill_process("standby", process, is_present, "the standby has ended, or was promoted", again)
+            .await;
+    }
+
+    /// Kills the main process of the job or of its standby, unless it is `gone`, and waits until there is one `again`.
+    async fn kill_process(
+        &self,
+        of: &str,
+        process: u32,
+        is_present: impl Fn() -> bool,
+        gone: &str,
+        again: impl Future<Output = Result<(), &'static str>>,
+    ) {
+        let what = format!("SIGKILL to process {process} of the {of}");
+        if !self.record(DrillState::Started, what).await {
             return;
         }
-        let slot = &self.drills.slot;
-        let present = slot.process().pid.filter(|_| slot.running().is_some());
-        let (Ok(pid), true) = (i32::try_from(process), present == Some(process)) else {
-            return self.note(DrillState::Failed, Some("the process has ended by itself".to_owned()));
+        let (Ok(pid), true) = (i32::try_from(process), is_present()) else {
+            return self.note(DrillState::Failed, Some(gone.to_owned()));
         };
-        tracing::warn!(job, run = self.order.run, pid, "a drill kills the job's main process");
+        let (job, run) = (self.drills.slot.name(), &self.order.run);
+        tracing::warn!(job, run, pid, "a drill kills the {of}'s main process");
         if let Err(error) = kill(Pid::from_raw(pid), Signal::SIGKILL) {
             return self.note(DrillState::Failed, Some(format!("can't kill process {process}: {error}")));
         }
-        tokio::select! {
-            () = self.ready_after(process) => {}
+        let again = tokio::select! {
+            again = again => again,
             // Another member may lead by now.
-            () = until_true(&mut cancelled) => return,
+            () = until_true(&self.is_over) => return,
+        };
+        match again {
+            Ok(()) => {
+                self.note(DrillState::Ready, None);
+                self.note(DrillState::Ended, Some(format!("process {process} was killed")));
+            }
+            Err(why) => self.note(DrillState::Failed, Some(why.to_owned())),
         }
-        self.note(DrillState::Ready, None);
-        self.note(DrillState::Ended, Some(format!("process {process} was killed")));
     }
 
     /// Waits until this member's job is ready again after this process was killed.
@@ -198,38 +223,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn kill_standby(&self, process: u32, mut cancelled: watch::Receiver<bool>) {
-        let job = self.drills.slot.name();
-        let what = format!("SIGKILL to process {process} of the standby");
-        if !self.record(DrillState::Started, what, cancelled.clone()).await {
-            return;
-        }
-        let standby = self.drills.slot.standby();
-        let is_present = |standby: &&Arc<Standby>| standby.process().and_then(|now| now.pid) == Some(process);
-        let (Ok(pid), Some(standby)) = (i32::try_from(process), standby.filter(is_present)) else {
-            return self.note(DrillState::Failed, Some("the standby has ended, or was promoted".to_owned()));
-        };
-        tracing::warn!(job, run = self.order.run, pid, "a drill kills the standby's main process");
-        if let Err(error) = kill(Pid::from_raw(pid), Signal::SIGKILL) {
-            return self.note(DrillState::Failed, Some(format!("can't kill process {process}: {error}")));
-        }
-        let again = tokio::select! {
-            again = standby.ready_after(process) => again,
-            () = until_true(&mut cancelled) => return,
-        };
-        match again {
-            Ok(()) => {
-                self.note(DrillState::Ready, None);
-                self.note(DrillState::Ended, Some(format!("process {process} was killed")));
-            }
-            Err(why) => self.note(DrillState::Failed, Some(why.to_owned())),
-        }
-    }
-
-    async fn kill_worker(&self, cancelled: watch::Receiver<bool>) {
+    async fn kill_worker(&self) {
         let me = Pid::this();
         let what = format!("SIGKILL to the worker, process {me}");
-        if !self.record(DrillState::Started, what, cancelled).await {
+        if !self.record(DrillState::Started, what).await {
             return;
         }
         tracing::warn!(job = self.drills.slot.name(), run = self.order.run, "a drill kills this worker");
@@ -239,13 +236,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn cut(&self, mut cancelled: watch::Receiver<bool>) {
+    async fn cut(&self) {
         let job = self.drills.slot.name();
         let wanted = self.order.cut_ms.map(Duration::from_millis);
         let remaining = self.until.duration_since(BootTime::now());
         let lasts = wanted.map_or(remaining, |wanted| wanted.min(remaining));
         let what = format!("cut off for {}", in_words(lasts));
-        if !self.record(DrillState::Started, what, cancelled.clone()).await {
+        if !self.record(DrillState::Started, what).await {
             return;
         }
         let end = (BootTime::now() + lasts).min(self.until);
@@ -264,7 +261,7 @@ impl<'a> Run<'a> {
         };
         tokio::select! {
             true = back => self.note(DrillState::Ended, None),
-            () = until_true(&mut cancelled) => {}
+            () = until_true(&self.is_over) => {}
             else => {}
         }
     }
@@ -308,13 +305,13 @@ impl<'a> Run<'a> {
 
     /// Takes a step, and waits until it is written: what follows must not be done twice. Returns false if the order has ended
     /// before; nothing was done then, and the answer says so.
-    async fn record(&self, state: DrillState, reason: String, mut cancelled: watch::Receiver<bool>) -> bool {
+    async fn record(&self, state: DrillState, reason: String) -> bool {
         self.note(state, Some(reason));
         let change = *self.changes.borrow();
         let mut written = self.written.subscribe();
         tokio::select! {
             biased;
-            () = until_true(&mut cancelled) => {
+            () = until_true(&self.is_over) => {
                 let reason = "the drill has ended before this member acted; nothing was done".to_owned();
                 self.note(DrillState::Failed, Some(reason));
                 false
@@ -362,7 +359,7 @@ impl<'a> Run<'a> {
             // After a cut: when the connection is back.
             let _ = self.drills.session.active().await;
             let state = self.answer.lock().state();
-            if let Some((state, reason)) = at_end(&self.order, &self.drills.me, state) {
+            if let Some((state, reason)) = at_end(&self.order, &self.drills.worker.node().id, state) {
                 self.note(state, reason);
             }
             self.answer.lock().closed = true;
@@ -390,8 +387,8 @@ fn target(probe: &ReadyProbe) -> String {
     }
 }
 
-async fn until_true(flag: &mut watch::Receiver<bool>) {
-    if flag.wait_for(|flag| *flag).await.is_err() {
+async fn until_true(flag: &watch::Sender<bool>) {
+    if flag.subscribe().wait_for(|flag| *flag).await.is_err() {
         pending::<()>().await;
     }
 }

@@ -7,13 +7,13 @@
 //! | output | `/logs` | `http.access.status`, or `http.access.control` where that is open |
 //! | control | POSTs, `/config` | `http.access.control` |
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use axum::{
     extract::{ConnectInfo, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     middleware::Next,
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 
 use election_core::internals::text::{cut, shown};
@@ -22,7 +22,8 @@ use tokio::net::TcpListener;
 use zk_session::BootTime;
 
 use super::{
-    answer::{LoggedOutcome, refuse},
+    answer::{LoggedOutcome, Refused, refuse},
+    app::App,
     connections::Peer,
     origin,
     refusals::Refusals,
@@ -33,87 +34,27 @@ use crate::{
     worker::state::Worker,
 };
 
-/// What a request needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Open,
-    Closed,
-    Token,
-    Certificate,
-}
-
-impl From<StatusAccess> for Gate {
-    fn from(access: StatusAccess) -> Self {
-        match access {
-            StatusAccess::Open => Self::Open,
-            StatusAccess::Token => Self::Token,
-            StatusAccess::Certificate => Self::Certificate,
-        }
+/// What a request to read the state needs; `None`: nothing.
+fn gate(access: StatusAccess) -> Option<ControlAccess> {
+    match access {
+        StatusAccess::Open => None,
+        StatusAccess::Token => Some(ControlAccess::Token),
+        StatusAccess::Certificate => Some(ControlAccess::Certificate),
     }
 }
 
-impl From<ControlAccess> for Gate {
-    fn from(access: ControlAccess) -> Self {
-        match access {
-            ControlAccess::Closed => Self::Closed,
-            ControlAccess::Token => Self::Token,
-            ControlAccess::Certificate => Self::Certificate,
-        }
-    }
+/// Why requests to change the state are never admitted.
+const CLOSED: &str = "control by HTTP is closed: http.token_file is not set on this worker, or http.access.control is \"closed\"";
+
+fn forbidden(why: &str) -> Refused {
+    refuse(StatusCode::FORBIDDEN, why).into()
 }
 
-/// Why a request is not admitted.
-enum Denied {
-    /// Such requests are never admitted.
-    Closed,
-    /// The tokens can't be read now.
-    Unusable(String),
-    /// The request has no token.
-    Missing,
-    /// The request has another token.
-    Wrong,
-    /// The client has no certificate.
-    NoCertificate,
-    /// A page of another site may have made a browser send it.
-    Foreign(&'static str),
-    /// The body has another media type.
-    Media,
-}
-
-impl fmt::Display for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str("control by HTTP is closed: http.token_file is not set on this worker, or http.access.control is \"closed\""),
-            Self::Unusable(why) => write!(f, "no token is accepted: http.token_file: {why}"),
-            Self::Missing => f.write_str("it needs a token: Authorization: Bearer TOKEN"),
-            Self::Wrong => f.write_str("the token is not in http.token_file"),
-            Self::NoCertificate => {
-                f.write_str("it needs a client certificate of an authority in http.tls.client_ca_file")
-            }
-            Self::Foreign(why) => f.write_str(why),
-            Self::Media => f.write_str("it needs the header Content-Type: application/json"),
-        }
-    }
-}
-
-impl Denied {
-    fn answer(&self) -> Response {
-        let (code, challenge) = match self {
-            Self::Closed | Self::Unusable(_) | Self::NoCertificate | Self::Foreign(_) => {
-                (StatusCode::FORBIDDEN, None)
-            }
-            Self::Media => (StatusCode::UNSUPPORTED_MEDIA_TYPE, None),
-            Self::Missing => (StatusCode::UNAUTHORIZED, Some("Bearer realm=\"dr-worker\"")),
-            Self::Wrong => {
-                (StatusCode::UNAUTHORIZED, Some("Bearer realm=\"dr-worker\", error=\"invalid_token\""))
-            }
-        };
-        let mut response = refuse(code, &self.to_string());
-        if let Some(challenge) = challenge {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-        }
-        response
-    }
+/// The request has no valid token.
+fn unauthorized(challenge: &'static str, why: &str) -> Refused {
+    let mut response = refuse(StatusCode::UNAUTHORIZED, why);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    response.into()
 }
 
 /// Admits requests to read the state.
@@ -124,7 +65,7 @@ pub(super) async fn status(
     next: Next,
 ) -> Response {
     let http = &worker.config().http;
-    read(http, http.access.status.into(), &peer, request, next).await
+    read(http, gate(http.access.status), &peer, request, next).await
 }
 
 /// Admits requests to read the output of jobs. It can hold secrets: it is never open to everyone.
@@ -135,19 +76,21 @@ pub(super) async fn output(
     next: Next,
 ) -> Response {
     let http = &worker.config().http;
-    let gate = if http.access.status == StatusAccess::Open {
-        http.access.control.into()
-    } else {
-        http.access.status.into()
-    };
+    let gate = gate(http.access.status).or(Some(http.access.control));
     read(http, gate, &peer, request, next).await
 }
 
-async fn read(http: &HttpConfig, gate: Gate, peer: &Peer, request: Request, next: Next) -> Response {
+async fn read(
+    http: &HttpConfig,
+    gate: Option<ControlAccess>,
+    peer: &Peer,
+    request: Request,
+    next: Next,
+) -> Response {
     let (head, body) = request.into_parts();
     match admit(http, gate, peer, &head).await {
         Ok(()) => next.run(Request::from_parts(head, body)).await,
-        Err(denied) => denied.answer(),
+        Err(refused) => refused.into_response(),
     }
 }
 
@@ -160,8 +103,7 @@ const LOGGED: usize = 300;
 /// In a task of its own: the server drops what it runs for a client that hangs up, and an operation would end half done and
 /// without a line in the log.
 pub(super) async fn control(
-    State(worker): State<Arc<Worker>>,
-    State(refusals): State<Arc<Refusals>>,
+    State(App { worker, refusals, .. }): State<App>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
@@ -183,11 +125,11 @@ async fn controlled(
     let (method, mut path) = (head.method.clone(), shown(head.uri.path()).into_owned());
     cut(&mut path, LOGGED);
     let http = &worker.config().http;
-    let (response, omitted) = match admit(http, http.access.control.into(), &peer, &head).await {
+    let (response, omitted) = match admit(http, Some(http.access.control), &peer, &head).await {
         Ok(()) => (next.run(Request::from_parts(head, body)).await, Some(refusals.take())),
-        Err(denied) => {
+        Err(refused) => {
             counter!("dr_http_control_refused_total").increment(1);
-            (denied.answer(), refusals.count(BootTime::now()))
+            (refused.into_response(), refusals.count(BootTime::now()))
         }
     };
     let Some(omitted) = omitted else { return response };
@@ -209,30 +151,53 @@ async fn controlled(
     response
 }
 
-async fn admit(http: &HttpConfig, gate: Gate, peer: &Peer, head: &Parts) -> Result<(), Denied> {
+async fn admit(
+    http: &HttpConfig,
+    gate: Option<ControlAccess>,
+    peer: &Peer,
+    head: &Parts,
+) -> Result<(), Refused> {
     let headers = &head.headers;
     let changes = head.method == Method::POST;
     if let Some(why) = origin::foreign(headers, &head.uri, &http.listen.host, changes) {
-        return Err(Denied::Foreign(why));
+        return Err(forbidden(why));
     }
     match gate {
-        Gate::Open => {}
-        Gate::Closed => return Err(Denied::Closed),
-        Gate::Certificate => peer.certificate().map(drop).ok_or(Denied::NoCertificate)?,
-        Gate::Token => has_token(http.token_file.clone(), bearer(headers)).await?,
+        Some(ControlAccess::Closed) => return Err(forbidden(CLOSED)),
+        Some(ControlAccess::Certificate) if peer.certificate().is_none() => {
+            return Err(forbidden(
+                "it needs a client certificate of an authority in http.tls.client_ca_file",
+            ));
+        }
+        Some(ControlAccess::Token) => has_token(http.token_file.clone(), bearer(headers)).await?,
+        Some(ControlAccess::Certificate) | None => {}
     }
-    if changes && !origin::is_json(headers) { Err(Denied::Media) } else { Ok(()) }
+    if changes && !origin::is_json(headers) {
+        let why = "it needs the header Content-Type: application/json";
+        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into());
+    }
+    Ok(())
 }
 
 /// The file is read for each request, so a new token is valid at once, and an old one is not.
-async fn has_token(file: Option<PathBuf>, token: Option<&str>) -> Result<(), Denied> {
-    let file = file.ok_or(Denied::Closed)?;
+async fn has_token(file: Option<PathBuf>, token: Option<&str>) -> Result<(), Refused> {
+    let file = file.ok_or_else(|| forbidden(CLOSED))?;
     // It may be on a slow file system.
     let tokens = tokio::task::spawn_blocking(move || Tokens::read(&file)).await;
     let tokens = tokens.map_err(|error| HostFault::from(error.to_string())).flatten();
-    let tokens = tokens.map_err(|fault| Denied::Unusable(fault.why))?;
-    let token = token.ok_or(Denied::Missing)?;
-    if tokens.has(token) { Ok(()) } else { Err(Denied::Wrong) }
+    let unusable =
+        |fault: HostFault| forbidden(&format!("no token is accepted: http.token_file: {}", fault.why));
+    let tokens = tokens.map_err(unusable)?;
+    match token {
+        Some(token) if tokens.has(token) => Ok(()),
+        Some(_) => {
+            let challenge = "Bearer realm=\"dr-worker\", error=\"invalid_token\"";
+            Err(unauthorized(challenge, "the token is not in http.token_file"))
+        }
+        None => {
+            Err(unauthorized("Bearer realm=\"dr-worker\"", "it needs a token: Authorization: Bearer TOKEN"))
+        }
+    }
 }
 
 /// The bearer token of a request.
@@ -255,15 +220,14 @@ pub(super) fn listens(worker: &Worker, listener: &TcpListener) {
 
 /// What everyone who reaches the port can read, as sentences.
 pub(crate) fn exposed(http: &HttpConfig) -> Vec<&'static str> {
-    let control = Gate::from(http.access.control);
-    let gates = [Gate::from(http.access.status), control];
+    let gates = [gate(http.access.status), Some(http.access.control)];
     let mut exposed = Vec::new();
-    if gates.contains(&Gate::Token) && !http.has_tls() {
+    if gates.contains(&Some(ControlAccess::Token)) && !http.has_tls() {
         exposed.push("tokens of http.token_file are sent in plain text; set http.tls");
     }
     if http.access.status == StatusAccess::Open {
-        exposed.push(match control {
-            Gate::Closed => {
+        exposed.push(match http.access.control {
+            ControlAccess::Closed => {
                 "everyone on those hosts can read the state of this worker (http.access.status); control is closed"
             }
             _ => "everyone on those hosts can read the state of this worker (http.access.status)",

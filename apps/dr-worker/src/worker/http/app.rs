@@ -23,18 +23,6 @@ impl FromRef<App> for Arc<Worker> {
     }
 }
 
-impl FromRef<App> for PrometheusHandle {
-    fn from_ref(app: &App) -> Self {
-        app.metrics.clone()
-    }
-}
-
-impl FromRef<App> for Arc<Refusals> {
-    fn from_ref(app: &App) -> Self {
-        Self::clone(&app.refusals)
-    }
-}
-
 impl FromRef<App> for Arc<Hub> {
     fn from_ref(app: &App) -> Self {
         Self::clone(&app.events)

@@ -15,7 +15,6 @@ use super::{
     roles::JobQuery,
 };
 use crate::{
-    config::ZooKeeperConfig,
     view::{Cluster, History, ProblemRow, diagnose, statuses::WorkerStatuses},
     wall::unix_ms,
     worker::{descriptors::QUESTIONS, state::Worker},
@@ -32,7 +31,7 @@ pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Que
         statuses.planned_stops(job, snapshot),
         statuses.standbys(job, snapshot),
         statuses.processes(job, snapshot),
-        seen.problems(),
+        seen.problems(&worker),
         statuses.problems(snapshot)
     );
     let problems = problems?.into_iter().chain(of_workers).collect();
@@ -71,21 +70,19 @@ pub(super) struct RequestedJob {
     pub(super) snapshot: Snapshot,
     paths: Paths,
     observer: Observer,
-    zookeeper: ZooKeeperConfig,
 }
 
 impl RequestedJob {
-    pub(super) async fn problems(&self) -> Result<Vec<ProblemRow>, Refused> {
-        let Self { observer, zookeeper, job, paths, snapshot } = self;
-        Ok(diagnose(observer, zookeeper, job, paths, snapshot).await?)
+    pub(super) async fn problems(&self, worker: &Worker) -> Result<Vec<ProblemRow>, Refused> {
+        let (Self { observer, job, paths, snapshot }, config) = (self, worker.config());
+        Ok(diagnose(observer, &config.zookeeper, job, paths, snapshot).await?)
     }
 }
 
 pub(super) async fn look(worker: &Worker, which: &JobQuery) -> Result<RequestedJob, Refused> {
     let (job, paths, observer) = prepare(worker, which)?;
     let snapshot = observer.snapshot(&paths).await?;
-    let zookeeper = worker.config().zookeeper.clone();
-    Ok(RequestedJob { job, snapshot, paths, observer, zookeeper })
+    Ok(RequestedJob { job, snapshot, paths, observer })
 }
 
 fn prepare(worker: &Worker, which: &JobQuery) -> Result<(String, Paths, Observer), Refused> {

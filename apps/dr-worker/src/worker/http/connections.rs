@@ -224,11 +224,11 @@ impl Connection {
         self.idle.as_mut().reset(Instant::now() + IDLE);
     }
 
-    /// An error if it has to be closed.
-    fn poll_end(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+    /// Ready with an error once it has to be closed.
+    fn poll_end<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         let is_over =
             Pin::new(&mut self.ended).poll(context).is_ready() || self.idle.as_mut().poll(context).is_ready();
-        if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+        if is_over { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { Poll::Pending }
     }
 }
 
@@ -249,13 +249,7 @@ impl AsyncRead for Connection {
         if buffer.filled().len() > before || was_shaking && !self.stream.is_shaking() {
             self.mark_active();
         }
-        if read.is_ready() {
-            return read;
-        }
-        match self.poll_end(context) {
-            Ok(()) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        if read.is_ready() { read } else { self.poll_end(context) }
     }
 }
 
@@ -270,10 +264,7 @@ impl AsyncWrite for Connection {
             return Poll::Ready(written);
         }
         // A client that does not read its answer counts as idle.
-        match self.poll_end(context) {
-            Ok(()) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        self.poll_end(context)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

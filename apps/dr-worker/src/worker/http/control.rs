@@ -85,11 +85,6 @@ struct Desk {
 impl Desk {
     /// `named` is the job that the body names.
     fn new(worker: &Worker, which: JobQuery, named: Option<&str>) -> Result<Self, Refused> {
-        let job = Self::job(worker, which, named)?;
-        Self::of(worker, job)
-    }
-
-    fn job(worker: &Worker, which: JobQuery, named: Option<&str>) -> Result<String, Refused> {
         let job = match (which.job, named.map(str::to_owned)) {
             (Some(one), Some(other)) if one != other => {
                 let why = format!("?job={one} and \"job\": {other:?} in the body differ");
@@ -97,7 +92,7 @@ impl Desk {
             }
             (one, other) => one.or(other),
         };
-        Ok(JobQuery { job }.of_member(worker)?.slot.name().to_owned())
+        Self::of(worker, JobQuery { job }.of_member(worker)?.slot.name().to_owned())
     }
 
     fn of(worker: &Worker, job: String) -> Result<Self, Refused> {
@@ -148,22 +143,16 @@ impl Desk {
             return Ok(accepted(job, &filed.which.name, &Moved::Filed(Filed::new(job, &filed))));
         }
         let snapshot = operator.observer().await?.snapshot(paths).await?;
-        match snapshot.layout {
-            Layout::Elector => {}
-            layout => {
-                contest::check(job, layout, &request)?;
-                let old = election_admin::vacate(&operator.session, paths).await?;
-                let text = format!("took {job} from {}", old.member);
-                let taken = Taken { election: job.clone(), request: (), taken_from: old.member };
-                return Ok(reported(text, answer(StatusCode::OK, &Moved::Taken(taken))));
-            }
+        if snapshot.layout != Layout::Elector {
+            contest::check(job, snapshot.layout, &request)?;
+            let old = election_admin::vacate(&operator.session, paths).await?;
+            let text = format!("took {job} from {}", old.member);
+            let taken = Taken { election: job.clone(), request: (), taken_from: old.member };
+            return Ok(reported(text, answer(StatusCode::OK, &Moved::Taken(taken))));
         }
         if let Some(leader) = moves::check(operator, job, &snapshot, &request).await? {
-            let needless = Moved::Needless(Needless::new(job, Some(&leader)));
-            return Ok(reported(
-                format!("{} leads {job} already", leader.member),
-                answer(StatusCode::OK, &needless),
-            ));
+            let needless = answer(StatusCode::OK, &Moved::Needless(Needless::new(job, Some(&leader))));
+            return Ok(reported(format!("{} leads {job} already", leader.member), needless));
         }
         let filed = match request.kind {
             RequestKind::Failover => self.failover(request).await?,
@@ -195,16 +184,11 @@ impl Desk {
     async fn job_request(&self, request: AdminRequest) -> Result<Response, Error> {
         let Self { operator, job, paths } = self;
         let (_, news) = job_requests::check(operator, job, paths, &request).await?;
-        match news {
-            Some(news) => {
-                let needless = Halted::Needless(Needless::new(job, None));
-                Ok(reported(news, answer(StatusCode::OK, &needless)))
-            }
-            None => {
-                let filed = election_admin::ask(&operator.session, paths, request).await?;
-                Ok(accepted(job, &filed.which.name, &Halted::Filed(Filed::new(job, &filed))))
-            }
+        if let Some(news) = news {
+            return Ok(reported(news, answer(StatusCode::OK, &Halted::Needless(Needless::new(job, None)))));
         }
+        let filed = election_admin::ask(&operator.session, paths, request).await?;
+        Ok(accepted(job, &filed.which.name, &Halted::Filed(Filed::new(job, &filed))))
     }
 
     /// A failover must not depend on an elector: if none begins it, this worker decides.

@@ -13,7 +13,7 @@ use axum::{
     http::StatusCode,
     middleware::{Next, from_fn_with_state, map_response},
     response::{IntoResponse as _, Response},
-    routing::{MethodFilter, MethodRouter, on},
+    routing::{MethodFilter, MethodRouter, on, post},
 };
 use schemars::JsonSchema;
 
@@ -57,6 +57,11 @@ fn reading<T: JsonSchema>(path: &str, summary: &str, route: MethodRouter<App>) -
     status(path, summary, vec![answer_of::<T>(200)], route)
 }
 
+/// The same about the job that the query names.
+fn of_job<T: JsonSchema>(path: &str, summary: &str, route: MethodRouter<App>) -> Endpoint {
+    reading::<T>(path, summary, route).with_query::<JobQuery>()
+}
+
 fn health(path: &str, summary: &str, answers: Vec<Answer>, route: MethodRouter<App>) -> Endpoint {
     Endpoint { access: Access::Health, ..status(path, summary, answers, route) }
 }
@@ -96,12 +101,11 @@ pub(super) fn all() -> Vec<Endpoint> {
     all.extend(readings());
     all.extend(operations);
     all.extend([
-        reading::<control::RequestOutcome<'_>>(
+        of_job::<control::RequestOutcome<'_>>(
             "/requests/{id}",
             "The outcome of a request.",
             get(control::outcome),
-        )
-        .with_query::<JobQuery>(),
+        ),
         reading::<control::LastEvacuation>(
             "/evacuation",
             "The last evacuation of a site, and how far it is.",
@@ -165,24 +169,17 @@ fn readings() -> Vec<Endpoint> {
             "This member, its jobs and their processes.",
             get(own_status),
         ),
-        reading::<Cluster>(
+        of_job::<Cluster>(
             "/cluster",
             "All members and the decision, as `list --output json`.",
             get(cluster::cluster),
-        )
-        .with_query::<JobQuery>(),
-        reading::<History>(
-            "/history",
-            "Past leaderships, as `history --output json`.",
-            get(cluster::history),
-        )
-        .with_query::<JobQuery>(),
-        reading::<Explained>(
+        ),
+        of_job::<History>("/history", "Past leaderships, as `history --output json`.", get(cluster::history)),
+        of_job::<Explained>(
             "/explain",
             "Who leads, who would, and what blocks a change, as `explain --output json`.",
             get(explain::explain),
-        )
-        .with_query::<JobQuery>(),
+        ),
         reading::<Simulated>(
             "/simulate",
             "Who would lead without a site or member, or with other settings, as `simulate --output json`.",
@@ -261,14 +258,6 @@ where
     T: 'static,
 {
     on(MethodFilter::GET.or(MethodFilter::OPTIONS), handler)
-}
-
-fn post<H, T>(handler: H) -> MethodRouter<App>
-where
-    H: Handler<T, App>,
-    T: 'static,
-{
-    on(MethodFilter::POST, handler)
 }
 
 #[cfg(test)]

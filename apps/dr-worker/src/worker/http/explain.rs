@@ -38,7 +38,7 @@ pub(super) struct Assumed {
 
 pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<JobQuery>) -> Answered {
     let seen = look(&worker, &which).await?;
-    let problems = seen.problems().await?;
+    let problems = seen.problems(&worker).await?;
     let explained = Explained::new(&seen.job, &seen.snapshot, &policies(&worker, &[])?, unix_ms());
     let skipped = skipped(&worker, &statuses(&worker), &seen.job, &seen.snapshot).await;
     Ok(answer(StatusCode::OK, &Explained { skipped, problems, ..explained }))

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
     time::Duration,
 };
 
@@ -18,6 +17,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::{
     answer,
+    app::App,
     status::{lease_remaining, session_word},
 };
 use crate::worker::{
@@ -38,10 +38,7 @@ pub(super) async fn upkeep(handle: PrometheusHandle) {
     }
 }
 
-pub(super) async fn render(
-    State(worker): State<Arc<Worker>>,
-    State(handle): State<PrometheusHandle>,
-) -> Response {
+pub(super) async fn render(State(App { worker, metrics, .. }): State<App>) -> Response {
     read_member(&worker);
     let jobs: HashMap<_, _> = worker.jobs().iter().map(|job| (job.slot.name(), read_job(job))).collect();
     // The balancer's election is not a job, and is served.
@@ -49,7 +46,7 @@ pub(super) async fn render(
         jobs.get(job)
             .is_none_or(|ServedJob { here, elects }| *here || scope == Scope::HereOrElector && *elects)
     });
-    match handle.render_to_write(&mut served) {
+    match metrics.render_to_write(&mut served) {
         Ok(()) => {
             let text = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
             (text, served.into_text()).into_response()

@@ -81,9 +81,7 @@ impl JobQuery {
             },
         }
     }
-}
 
-impl JobQuery {
     /// The same for what only a member answers: a process that waits for another one of its id to end is none.
     pub(super) fn of_member<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Refused> {
         let job = self.of(worker)?;

@@ -82,13 +82,7 @@ pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
 pub(super) fn of(worker: &Worker) -> impl Serialize {
     let jobs = worker.jobs().iter().map(|job| {
         let status = job.election.status().now();
-        let leaders: Vec<_> = status
-            .leaders
-            .iter()
-            .map(|current| current.as_ref().map(|current| current.member.clone()))
-            .collect();
-        let sites = status.leaders.iter();
-        let sites = sites.map(|current| current.as_ref().map(|current| current.site.clone())).collect();
+        let leaders = || status.leaders.iter().map(Option::as_ref);
         let shown = JobStatus {
             role: status.role.as_str(),
             slot: status.slot,
@@ -102,8 +96,8 @@ pub(super) fn of(worker: &Worker) -> impl Serialize {
             waits: job.slot.waits(),
             planned_stop: job.slot.planned_stop(),
             elector: status.is_elector,
-            leaders,
-            sites,
+            leaders: leaders().map(|leader| leader.map(|leader| leader.member.clone())).collect(),
+            sites: leaders().map(|leader| leader.map(|leader| leader.site.clone())).collect(),
             after: worker.others().before(job.slot.name()),
             note: status.note,
             skipped: status.skipped,

@@ -1,9 +1,9 @@
 //! A job of the configuration, as its guards get it.
 
-use std::{iter::zip, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, iter::zip, pin::Pin, sync::Arc};
 
 use election_core::Leadership;
-use job_guard::{Guards, Job, JobProcess, LockError, Reporter, Stream, WorkTime};
+use job_guard::{Guards, Job, JobProcess, LockError, OneShot, Reporter, RunAs, Stream, WorkTime};
 use metrics::counter;
 
 use super::env::JobEnv;
@@ -104,6 +104,22 @@ impl JobSpec {
             env,
             ..Job::new(&self.name, &self.command)
         }
+    }
+}
+
+/// A command beside the job, with the job's directory and privileges.
+pub(super) fn beside(
+    spec: &JobSpec,
+    name: &str,
+    run_as: Option<RunAs>,
+    env: BTreeMap<String, String>,
+) -> OneShot {
+    OneShot {
+        env,
+        working_dir: spec.working_dir.clone(),
+        no_new_privileges: spec.no_new_privileges,
+        run_as,
+        ..OneShot::new(format!("job {} {name}", spec.name))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Checks of a member: whether it is fit to lead.
 
-use job_guard::{Check, Guards, OneShot, probe_once};
+use job_guard::{Check, Guards, probe_once};
 
-use super::env::JobEnv;
+use super::{described::beside, env::JobEnv};
 use crate::config::{Helper, JobSpec};
 
 /// One try of a job's fitness check on a member with this `role`. The error is the reason, as a sentence.
@@ -16,12 +16,6 @@ pub(crate) async fn check_fitness(
     role: &str,
     guards: &Guards,
 ) -> Result<(), String> {
-    let command = OneShot {
-        env: env.of_member(&spec.env, role),
-        working_dir: spec.working_dir.clone(),
-        no_new_privileges: spec.no_new_privileges,
-        run_as: spec.user_of(Helper::Fitness),
-        ..OneShot::new(format!("job {} fitness", spec.name))
-    };
+    let command = beside(spec, "fitness", spec.user_of(Helper::Fitness), env.of_member(&spec.env, role));
     probe_once(&check.probe, command, guards).await
 }

@@ -1,6 +1,6 @@
 //! Hooks: commands around a leadership.
 
-use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use job_guard::{Deadline, Exit, Finished, Guards, OneShot};
 use metrics::counter;
@@ -9,6 +9,7 @@ use tokio::sync::{oneshot, watch};
 use zk_session::BootTime;
 
 use super::{
+    described::beside,
     env::{self, JobEnv},
     error::{HookProblem, JobError},
 };
@@ -54,19 +55,19 @@ pub async fn run_hook(
     let mut variables = env.over(&spec.env);
     let of_hook = [name.as_str().to_owned(), env.reason.clone(), deadline_ms.to_string()];
     variables.extend(env::variables(HOOK_VARIABLES, of_hook));
-    let title = format!("job {} hook {name}", spec.name);
-    let finished = one_shot(spec, name.into(), title, &hook.command, hook.timeout, by, variables)
-        .run(guards, cancelled)
-        .await;
+    let command = OneShot {
+        command: hook.command.clone(),
+        timeout: hook.timeout,
+        by,
+        logs_errors: true,
+        ..beside(spec, &format!("hook {name}"), spec.user_of(name.into()), variables)
+    };
+    let finished = command.run(guards, cancelled).await;
     let is_cancelled = finished.is_cancelled;
-    let Err((problem, stderr)) = outcome(finished) else {
+    let Err((problem, stderr)) = outcome(finished, name.can_refuse()) else {
         let took_ms = wall::ms(BootTime::now().duration_since(began));
         tracing::info!(job = spec.name, hook = %name, took_ms, "hook done");
         return Ok(());
-    };
-    let problem = match problem {
-        HookProblem::Failed(NOT_NOW) if name.can_refuse() => HookProblem::Declined,
-        problem => problem,
     };
     if !is_cancelled && problem != HookProblem::Declined {
         counter!("dr_hook_failures_total", "job" => spec.name.clone(), "hook" => name.as_str()).increment(1);
@@ -74,34 +75,12 @@ pub async fn run_hook(
     Err(JobError::Hook { job: spec.name.clone(), hook: name, problem, stderr })
 }
 
-/// A command beside the job, whose output goes to the log.
-pub(super) fn one_shot(
-    spec: &JobSpec,
-    helper: Helper,
-    title: String,
-    command: &[String],
-    timeout: Duration,
-    by: Option<Deadline>,
-    env: BTreeMap<String, String>,
-) -> OneShot {
-    OneShot {
-        command: command.to_vec(),
-        env,
-        working_dir: spec.working_dir.clone(),
-        no_new_privileges: spec.no_new_privileges,
-        run_as: spec.user_of(helper),
-        timeout,
-        by,
-        logs_errors: true,
-        ..OneShot::new(title)
-    }
-}
-
-/// What went wrong with a command, and the end of its standard error.
-pub(super) fn outcome(finished: Finished) -> Result<(), (HookProblem, String)> {
+/// What went wrong with a command, which may decline leadership, and the end of its standard error.
+fn outcome(finished: Finished, may_decline: bool) -> Result<(), (HookProblem, String)> {
     let problem = match (finished.timed_out, finished.exit) {
         (_, Ok(exit)) if exit.is_success() => return Ok(()),
         (Some(after), _) => HookProblem::TimedOut(after),
+        (None, Ok(NOT_NOW)) if may_decline => HookProblem::Declined,
         (None, Ok(exit)) => HookProblem::Failed(exit),
         (None, Err(reason)) => HookProblem::NotStarted(reason),
     };
@@ -252,9 +231,10 @@ impl HookRuns {
         by: Option<Deadline>,
     ) -> Result<(), (HookProblem, String)> {
         let run = |unwanted| async move {
-            let title = format!("job {} fence {}", spec.name, fence.name);
-            let command = one_shot(&spec, Helper::Fence, title, &fence.command, fence.timeout, by, env);
-            outcome(command.run(&guards, unwanted).await)
+            let FenceCommand { name, command, timeout, .. } = fence;
+            let beside = beside(&spec, &format!("fence {name}"), spec.user_of(Helper::Fence), env);
+            let command = OneShot { command, timeout, by, logs_errors: true, ..beside };
+            outcome(command.run(&guards, unwanted).await, false)
         };
         self.to_its_end(run).await
     }
@@ -277,12 +257,12 @@ impl HookRuns {
         guards: Guards,
     ) -> Result<(), JobError> {
         let run = |unwanted| async move {
-            outcome(command.run(&guards, unwanted).await).map_err(|(problem, stderr)| {
-                let problem = match problem {
-                    HookProblem::Failed(NOT_NOW) if name == "promote" => HookProblem::Declined,
-                    problem => problem,
-                };
-                JobError::RoleChange { job: spec.name.clone(), name, problem, stderr }
+            let finished = command.run(&guards, unwanted).await;
+            outcome(finished, name == "promote").map_err(|(problem, stderr)| JobError::RoleChange {
+                job: spec.name.clone(),
+                name,
+                problem,
+                stderr,
             })
         };
         self.to_its_end(run).await

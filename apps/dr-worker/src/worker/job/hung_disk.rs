@@ -63,13 +63,10 @@ impl HungDisk {
     /// Cancel safe.
     pub(crate) async fn hangs(&self) -> String {
         let mut disk = self.0.clone();
-        loop {
-            if let Some(sentence) = &*disk.borrow_and_update() {
-                return sentence.clone();
-            }
-            if disk.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+        let sentence = disk.wait_for(Option::is_some).await.ok().and_then(|sentence| sentence.clone());
+        match sentence {
+            Some(sentence) => sentence,
+            None => std::future::pending().await,
         }
     }
 }

@@ -8,7 +8,7 @@ use job_guard::{Guards, OneShot};
 use serde_json::Value;
 use strategies::published::RESERVED;
 
-use super::env::JobEnv;
+use super::{described::beside, env::JobEnv};
 use crate::config::{Helper, JobSpec};
 
 /// How many bytes of its output are read: a member's record has no room for more.
@@ -34,28 +34,15 @@ pub async fn run_measure(
     guards: &Guards,
 ) -> Result<BTreeMap<String, String>, String> {
     let Some(measure) = &spec.measure else { return Ok(BTreeMap::new()) };
-    let finished = OneShot {
+    let command = OneShot {
         command: measure.command.clone(),
-        env: env.of_member(&spec.env, role),
-        working_dir: spec.working_dir.clone(),
-        no_new_privileges: spec.no_new_privileges,
-        run_as: spec.user_of(Helper::Measure),
         timeout: measure.timeout,
         hears: Some(MOST),
         may_outlast: true,
-        ..OneShot::new(format!("job {} measure", spec.name))
-    }
-    .run(guards, pending())
-    .await;
-    match (finished.timed_out, &finished.exit) {
-        (_, Ok(exit)) if exit.is_success() => {}
-        (Some(after), Err(reason)) => return Err(format!("it did not end within {after:?}: {reason}")),
-        (Some(after), Ok(_)) => return Err(format!("it did not end within {after:?}")),
-        (None, Ok(exit)) => {
-            return Err(format!("it ended: {exit} {}", finished.stderr).trim_end().to_owned());
-        }
-        (None, Err(reason)) => return Err(format!("it did not start: {reason}")),
-    }
+        ..beside(spec, "measure", spec.user_of(Helper::Measure), env.of_member(&spec.env, role))
+    };
+    let finished = command.run(guards, pending()).await;
+    finished.succeeded("it")?;
     if finished.stdout.len() > MOST {
         return Err("its output is too long for attributes".to_owned());
     }

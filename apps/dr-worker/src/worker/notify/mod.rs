@@ -110,20 +110,20 @@ impl Receiver {
         }
         while let Ok(notification) = waiting.recv().await {
             let mut failed = 0;
-            while let Err(failure) = hook.attempt(&notification).await {
+            loop {
+                let Err(failure) = hook.attempt(&notification).await else {
+                    self.delivered(&notification);
+                    break;
+                };
                 failed += 1;
                 let Some(pause) = failure.pause(retry, failed) else {
                     self.failed(&notification, failure.why());
-                    failed = u32::MAX;
                     break;
                 };
                 self.count("retried");
                 let (receiver, id, why, pause_ms) = (&self.name, &notification.id, failure.why(), ms(pause));
                 tracing::info!(receiver, id, why, pause_ms, "a notification is sent again");
                 tokio::time::sleep(pause).await;
-            }
-            if failed != u32::MAX {
-                self.delivered(&notification);
             }
         }
     }
@@ -212,7 +212,6 @@ pub(super) async fn run(worker: Arc<Worker>) {
         worker.until_joined().await;
         let Some(session) = worker.session() else { return };
         if !has_some {
-            following.abort_all();
             following = JoinSet::new();
         } else if following.is_empty() {
             for at in 0..worker.jobs().len() {
@@ -238,10 +237,6 @@ struct JobSender {
 }
 
 impl JobSender {
-    fn job(&self) -> Option<&Job> {
-        self.worker.jobs().get(self.at)
-    }
-
     fn has_elector(&self, job: &Job) -> bool {
         let config = self.worker.config();
         let mut jobs = config.jobs.iter();
@@ -270,21 +265,15 @@ impl JobSender {
             } else {
                 sending = None;
             }
-            let ended = async {
-                match &mut sending {
-                    Some(sending) => sending.found.recv().await,
-                    None => None,
-                }
-            };
             tokio::select! {
                 changed = status.changed() => if changed.is_none() { return },
-                Some(event) = ended => self.send(&event),
+                Some(event) = async { sending.as_mut()?.found.recv().await } => self.send(&event),
             }
         }
     }
 
     fn send(&mut self, event: &Event) {
-        let Some(job) = self.job() else { return };
+        let Some(job) = self.worker.jobs().get(self.at) else { return };
         let (node, root) = (self.worker.node(), self.worker.root());
         let notification = Arc::new(Notification::of(event, node, root, job.slot.name(), unix_ms()));
         if self.sent.contains(&notification.id) {

@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::pending,
     time::Duration,
 };
 
@@ -56,15 +55,9 @@ pub(super) async fn follow(
             // The receiver may have ended.
             let _ = events.send(event).await;
         }
-        let again = async {
-            match found.look_again {
-                Some(after) => sleep(after).await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
             changed = changes.next_allowed() => if changed.is_err() { return },
-            () = again => {}
+            () = sleep(found.look_again.unwrap_or_default()), if found.look_again.is_some() => {}
         }
         sleep(PAUSE).await;
         // The look that follows shows these as well.

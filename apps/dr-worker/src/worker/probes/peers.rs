@@ -121,7 +121,7 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
             let ballot = ballot.clone();
             probes.spawn(async move { (ballot, timeout(patience, probe).await.ok().flatten()) });
         }
-        let mut answers: BTreeMap<Ballot, PeerAnswer> = BTreeMap::new();
+        let mut answers: BTreeMap<Ballot, Result<Duration, String>> = BTreeMap::new();
         while let Some(probed) = probes.join_next().await {
             if let Ok((ballot, Some(answer))) = probed {
                 answers.insert(ballot, answer);
@@ -136,11 +136,11 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
         for (ballot, peer) in measured {
             let whom = Whom::Peer(peer.id.clone());
             match answers.get(ballot) {
-                Some(PeerAnswer::After(after)) => {
+                Some(Ok(after)) => {
                     refused.remove(&peer.id);
                     published.answered(whom, connected.contains(ballot).then_some(*after));
                 }
-                Some(PeerAnswer::Refused(why)) => {
+                Some(Err(why)) => {
                     // Once: the reason may contain the time.
                     if refused.insert(peer.id.clone()) {
                         let (peer, url) = (&peer.id, &peer.http);
@@ -164,24 +164,16 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
     }
 }
 
-/// An answer to a probe.
-enum PeerAnswer {
-    /// After this time.
-    After(Duration),
-    /// This worker does not trust it.
-    Refused(String),
-}
-
-/// The answer, if there is one.
-async fn ask(client: Workers, url: String) -> Option<PeerAnswer> {
+/// After which time there was an answer, if there is one; an error if this worker does not trust it.
+async fn ask(client: Workers, url: String) -> Option<Result<Duration, String>> {
     let begun = Instant::now();
     let answer = match client.get(&url).await {
         Ok(answer) => answer,
-        Err(NoAnswer::Refused(why)) => return Some(PeerAnswer::Refused(why)),
+        Err(NoAnswer::Refused(why)) => return Some(Err(why)),
         Err(NoAnswer::Unreachable) => return None,
     };
     let after = begun.elapsed();
     // The connection is reused only after the answer has been read.
     client::body(answer, LONGEST).await?;
-    Some(PeerAnswer::After(after))
+    Some(Ok(after))
 }

@@ -36,13 +36,18 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(3);
 /// How often a leader that stops looks at the jobs after it, if it does not see a change before.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 
-/// A job's place among others.
-pub(super) struct Order {
-    pub(super) others: Arc<Others>,
+/// Where the orders and requests about a job are.
+pub(super) struct Source {
     pub(super) session: Session,
-    pub(super) root: String,
     pub(super) paths: Paths,
     pub(super) me: MemberId,
+}
+
+/// A job's place among others, and its own orders.
+pub(super) struct Order {
+    pub(super) others: Arc<Others>,
+    root: String,
+    pub(super) source: Source,
     /// What the record says of the leader's program; `None` if that is not known.
     recorded: Mutex<Option<Halted>>,
     /// Whether the log has that it can't be recorded, since it last was.
@@ -50,26 +55,12 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub(super) fn new(
-        others: Arc<Others>,
-        session: Session,
-        root: String,
-        paths: Paths,
-        me: MemberId,
-    ) -> Self {
-        Self {
-            others,
-            session,
-            root,
-            paths,
-            me,
-            recorded: Mutex::default(),
-            is_reported: AtomicBool::default(),
-        }
+    pub(super) fn new(others: Arc<Others>, root: String, source: Source) -> Self {
+        Self { others, root, source, recorded: Mutex::default(), is_reported: AtomicBool::default() }
     }
 
     fn job(&self) -> &str {
-        self.paths.name()
+        self.source.paths.name()
     }
 
     /// A takeover begins in this term, of which nothing is recorded.
@@ -106,7 +97,7 @@ impl Order {
     /// Reads whether these jobs serve.
     async fn look(&self, jobs: Vec<String>) -> Result<Vec<(String, Service)>, String> {
         let read = async {
-            let observer = Attempts::over(&self.session).look().await?;
+            let observer = Attempts::over(&self.source.session).look().await?;
             let mut services = Vec::new();
             for job in jobs {
                 let service = match Paths::new(&self.root, &job) {
@@ -117,10 +108,8 @@ impl Order {
             }
             Ok::<_, AdminError>(services)
         };
-        match timeout(WRITTEN_WITHIN, read).await {
-            Ok(read) => read.map_err(|why| why.to_string()),
-            Err(_) => Err("no answer in time".to_owned()),
-        }
+        let read = timeout(WRITTEN_WITHIN, read).await.map_err(|_| "no answer in time".to_owned())?;
+        read.map_err(|why| why.to_string())
     }
 
     /// Why the program is to stop now.
@@ -232,17 +221,18 @@ impl Order {
 
     /// Writes it while this member holds the leader znode of that term.
     async fn write(&self, halted: &Halted) -> Result<(), AdminError> {
-        let leader_path = self.paths.leader_znode(0);
-        let mut attempts = Attempts::over(&self.session);
+        let Source { session, paths, me } = &self.source;
+        let leader_path = paths.leader_znode(0);
+        let mut attempts = Attempts::over(session);
         loop {
             let observer = attempts.look().await?;
             let leader = observer.read(&leader_path).await?;
             let held = leader.filter(|node| {
                 let current = Current::decode(&leader_path, &node.data);
-                current.is_ok_and(|c| c.member == self.me && c.term == halted.term)
+                current.is_ok_and(|c| c.member == *me && c.term == halted.term)
             });
             let Some(leader) = held else { return Ok(()) };
-            let known: Known<Halted> = observer.known(self.paths.halted()).await?;
+            let known: Known<Halted> = observer.known(paths.halted()).await?;
             let group = [MultiOp::check(&leader_path, leader.version), known.replace(halted)?];
             if attempts.write(group).await? {
                 return Ok(());

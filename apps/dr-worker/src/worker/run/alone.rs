@@ -72,14 +72,11 @@ pub(crate) async fn lead(
         }
     });
     let env = JobEnv {
-        job: job.name().to_owned(),
-        member: config.node.id.to_string(),
-        site: config.node.site.to_string(),
         term: grant.term,
         fencing_token: grant.token,
         cause: CAUSE.to_owned(),
         reason: reason.to_owned(),
-        ..JobEnv::default()
+        ..slot.env_of_member()
     };
     slot.arrives();
     let (why, led) = tokio::select! {
@@ -123,20 +120,17 @@ async fn run(slot: &JobSlot, env: &JobEnv, lease: &watch::Receiver<BootTime>) ->
         }
     }
     let run = slot.start(env, WorkTime::from(lease.clone()));
-    match tokio::time::timeout(slot.takeover_timeout(), run.ready()).await {
+    let (job, limit) = (slot.name(), slot.takeover_timeout());
+    match tokio::time::timeout(limit, run.ready()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return failed(&error),
         Err(_) => {
-            let limit = slot.takeover_timeout();
-            return Error::Failed(format!(
-                "job {} is not ready within {limit:?} (policy.takeover_timeout)",
-                slot.name()
-            ));
+            return failed(&format!("job {job} is not ready within {limit:?} (policy.takeover_timeout)"));
         }
     }
-    tracing::warn!(job = slot.name(), token = env.fencing_token, "leads without ZooKeeper");
+    tracing::warn!(job, token = env.fencing_token, "leads without ZooKeeper");
     if let Err(error) = slot.hook(HookName::AfterReady, env, by()).await {
-        tracing::warn!(job = slot.name(), "{error}");
+        tracing::warn!(job, "{error}");
     }
     failed(&run.finished().await)
 }

@@ -1,9 +1,10 @@
 //! Whether this member is fit to lead a job: by the job's fitness check, which runs periodically, and by its standby if that is
 //! required. The result is published as the member's health.
 
-use std::{future::pending, sync::Arc};
+use std::sync::Arc;
 
 use election_core::{Election, internals::record::Health};
+use futures_util::future::OptionFuture;
 use job_guard::Tally;
 use tokio::{
     sync::watch,
@@ -19,13 +20,9 @@ use crate::{
 /// Runs until it is dropped.
 pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, check: Option<Check>, is_again: bool) {
     let of_check = watch::Sender::new(if check.is_some() { Health::Unknown } else { Health::Healthy });
-    let checked = async {
-        match &check {
-            Some(check) => try_again_and_again(&slot, &election, check, is_again, &of_check).await,
-            None => pending().await,
-        }
-    };
-    tokio::join!(checked, publish(&slot, &election, &of_check));
+    let checks =
+        check.as_ref().map(|check| try_again_and_again(&slot, &election, check, is_again, &of_check));
+    tokio::join!(OptionFuture::from(checks), publish(&slot, &election, &of_check));
 }
 
 /// The first answer counts at once, because the member is not elected before it. Later a failure has to repeat itself before
@@ -87,12 +84,7 @@ async fn publish(slot: &JobSlot, election: &Election, of_check: &watch::Sender<H
             election.set_health(health);
         }
     };
-    let of_standby = async {
-        match slot.standby() {
-            Some(standby) => standby.watch(&seen).await,
-            None => pending().await,
-        }
-    };
+    let of_standby = OptionFuture::from(slot.standby().map(|standby| standby.watch(&seen)));
     let mut results = of_check.subscribe();
     let of_results = async {
         loop {

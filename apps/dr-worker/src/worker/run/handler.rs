@@ -12,13 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use zk_session::BootTime;
 
-use super::{
-    after::Order,
-    fencing::Fencing,
-    leader_news::LeaderNews,
-    orders::{Orders, Source},
-    work::JobWork,
-};
+use super::{after::Order, fencing::Fencing, leader_news::LeaderNews, orders::Orders, work::JobWork};
 use crate::{
     config::HookName,
     logging,
@@ -35,8 +29,6 @@ pub(super) struct JobHandler {
     work: JobWork,
     answers: Arc<PeerAnswers>,
     session_timeout: Duration,
-    /// Where operators' orders and requests about the job are; `None` if the recipe has none.
-    source: Option<Source>,
     /// Those of the current leadership, between two calls.
     orders: Mutex<Option<Orders>>,
     /// When the former leader last answered, from the takeover until the member leads.
@@ -54,7 +46,7 @@ impl JobHandler {
         fencing: Option<Fencing>,
         answers: Arc<PeerAnswers>,
         session_timeout: Duration,
-        (source, order): (Option<Source>, Option<Order>),
+        order: Option<Order>,
         disk: HungDisk,
         traces: Traces,
     ) -> Self {
@@ -62,7 +54,6 @@ impl JobHandler {
             work: JobWork { slot: Arc::clone(&news.slot), fencing, order },
             answers,
             session_timeout,
-            source,
             orders: Mutex::default(),
             silent_since: Mutex::default(),
             taken_over: Mutex::default(),
@@ -75,7 +66,7 @@ impl JobHandler {
     /// Leads on until the work has failed.
     async fn lead_on(&self, leadership: &Leadership) -> Result<(), Failure> {
         let orders = self.orders.lock().take();
-        let orders = orders.or_else(|| self.source.as_ref().map(Orders::follow));
+        let orders = orders.or_else(|| self.work.order.as_ref().map(|order| Orders::follow(&order.source)));
         if let Some(mut orders) = orders {
             return orders.lead(&self.work, leadership).await;
         }
@@ -128,8 +119,8 @@ impl Handler for JobHandler {
         let env = self.work.env(leadership.appointment(), leadership.fencing_token());
         *self.taken_over.lock() = Some(env);
         let taken = async {
-            let Some(source) = &self.source else { return self.work.start(leadership).await };
-            let mut orders = Orders::follow(source);
+            let Some(order) = &self.work.order else { return self.work.start(leadership).await };
+            let mut orders = Orders::follow(&order.source);
             orders.take_over(&self.work, leadership).await?;
             *self.orders.lock() = Some(orders);
             Ok(())

@@ -128,12 +128,11 @@ impl Handovers {
 
     /// Has the jobs leave that are not wanted any more, as when the worker ends.
     fn leave(&mut self, wanted: &Wanted) {
-        for at in 0..self.worker.jobs().len() {
-            let (worker, session) = (Arc::clone(&self.worker), self.session.clone());
-            let is_to_leave = |job: &Job| !wanted.has(job) && job.remove();
-            if !worker.jobs().get(at).is_some_and(is_to_leave) {
+        for (at, job) in self.worker.jobs().iter().enumerate() {
+            if wanted.has(job) || !job.remove() {
                 continue;
             }
+            let (worker, session) = (Arc::clone(&self.worker), self.session.clone());
             self.leaving.spawn(async move {
                 let Some(job) = worker.jobs().get(at) else { return };
                 let name = job.slot.name();

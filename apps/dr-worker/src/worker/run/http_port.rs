@@ -57,23 +57,23 @@ pub(super) async fn first_listener(
     at: &HostPort,
     inherited: Option<(OwnedFd, String)>,
 ) -> Result<Option<TcpListener>, Error> {
-    match inherited {
-        Some((listener, was_at)) if was_at == at.to_string() => adopt_listener(listener, at).map(Some),
+    let inherited = match inherited {
+        Some((listener, was_at)) if was_at == at.to_string() => {
+            return adopt_listener(listener, at).map(Some);
+        }
+        other => other,
+    };
+    match (listen(at).await, inherited) {
+        (Ok(listener), _) => Ok(Some(listener)),
         // The job runs, and must not end for this.
-        Some((listener, _)) => match listen(at).await {
-            Ok(listener) => Ok(Some(listener)),
-            Err(error) => {
-                tracing::error!(%error, "the worker listens where it did before");
-                adopt_listener(listener, at).map(Some)
-            }
-        },
-        None => match listen(at).await {
-            Ok(listener) => Ok(Some(listener)),
-            Err(error) => {
-                tracing::warn!(%error, "the worker runs its jobs without HTTP endpoints, and tries again until it can listen");
-                Ok(None)
-            }
-        },
+        (Err(error), Some((listener, _))) => {
+            tracing::error!(%error, "the worker listens where it did before");
+            adopt_listener(listener, at).map(Some)
+        }
+        (Err(error), None) => {
+            tracing::warn!(%error, "the worker runs its jobs without HTTP endpoints, and tries again until it can listen");
+            Ok(None)
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::{task::JoinSet, time::timeout};
 use zk_session::{BootTime, Incarnation, Session, SessionPin};
 
 use super::{
-    after::Order,
+    after::{Order, Source},
     fencing::Fencing,
     handler::JobHandler,
     http_port::HttpPort,
@@ -22,13 +22,11 @@ use super::{
     leader_news::LeaderNews,
     led,
     memory::Memory,
-    orders::Source,
     parts::{JobParts, Parts},
     roster, session,
-    settings::{election, needs, profile},
+    settings::{election, needs, paths, profile},
     standby_requests,
     upgrade::{Expected, conclude},
-    watch,
     watchdog::NodeWatchdog,
 };
 use crate::{
@@ -83,7 +81,7 @@ pub(super) async fn join(
     let mut again = Returning::new(again, left);
     check_timing(config, &incarnation, is_again)?;
     let guards = guards(config, session, worker, lock, background);
-    let device = NodeWatchdog::find(&config.watchdog, incarnation.lease_timing(), memory.is_alone());
+    let device = NodeWatchdog::find(&config.watchdog, incarnation.lease_timing(), memory.is_gone);
     let granted = incarnation.granted_timeout();
     // All of them before the first election begins: elections use the same session.
     let known = is_again.then(|| again.known());
@@ -102,7 +100,7 @@ pub(super) async fn join(
     parts.follow_others(config);
     background.spawn(device.await_it(jobs.iter().map(|job| job.election.clone()).collect()));
     avoid_leader_hosts(config, session, &parts, background);
-    background.spawn(watch::timing(session.clone(), Arc::clone(worker)));
+    background.spawn(session::timing(session.clone(), Arc::clone(worker)));
     if config.node.site_check.is_some() {
         parts.check_site(config, is_again);
     }
@@ -189,25 +187,29 @@ impl Joining<'_> {
         let (guards, watchdog) = (self.parts.guards.clone(), self.device.watchdog.clone());
         let slot = Arc::new(JobSlot::new(&config.node, job, guards, watchdog, self.device.reserve));
         slot.set_overlay(overlay.cloned());
-        let fencing = self.fencing(job, &paths);
+        let me = config.node.id.clone();
+        let fencing = job.spec.fence.clone().map(|fence| Fencing {
+            session: session.clone(),
+            paths: paths.clone(),
+            me: me.clone(),
+            site: config.node.site.clone(),
+            address: config.node.address.clone(),
+            has_elector: decides,
+            fence,
+        });
         // The leadership of a worker that continues has not ended.
         let ended = memory.proved(&path).filter(|_| !self.is_again);
         if let (Some(fencing), Some(ballot)) = (fencing.clone(), ended) {
             let job = job.name().to_owned();
             background.spawn(async move { fencing.returned(&job, &ballot).await });
         }
-        let me = config.node.id.clone();
         let source = || Source { session: session.clone(), paths: paths.clone(), me: me.clone() };
-        let orders = decides.then(source);
         let of_standby = decides.then(source).filter(|_| slot.standby().is_some());
-        let order = decides.then(|| {
-            let (others, root) = (Arc::clone(self.worker.others()), self.worker.root().to_owned());
-            Order::new(others, session.clone(), root, paths.clone(), me.clone())
-        });
+        let others = self.worker.others();
+        let order = decides.then(|| Order::new(Arc::clone(others), self.worker.root().to_owned(), source()));
         let answers = Arc::new(PeerAnswers::default());
         let disk = self.worker.disk().clone();
-        let news = LeaderNews::new(Arc::clone(&slot), job.recipe == config::Recipe::Queue);
-        let news = Arc::new(news);
+        let news = Arc::new(LeaderNews::new(Arc::clone(&slot), job.recipe == config::Recipe::Queue));
         let is_told = slot.standby().is_some() || job.spec.hooks.on_leader_changed.is_some();
         if news.is_queue && is_told {
             background.spawn(Arc::clone(&news).follow_queue(session.clone(), paths.clone()));
@@ -217,7 +219,7 @@ impl Joining<'_> {
             fencing,
             Arc::clone(&answers),
             self.granted,
-            (orders, order),
+            order,
             disk,
             self.traces.clone(),
         );
@@ -261,19 +263,6 @@ impl Joining<'_> {
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
         self.jobs.push(Job::new(election, slot, job.policy.election.slots, vacancy));
         Ok(())
-    }
-
-    fn fencing(&self, job: &JobConfig, paths: &Paths) -> Option<Fencing> {
-        let node = &self.config.node;
-        Some(Fencing {
-            session: self.session.clone(),
-            paths: paths.clone(),
-            me: node.id.clone(),
-            site: node.site.clone(),
-            address: node.address.clone(),
-            has_elector: job.recipe == config::Recipe::Elector,
-            fence: job.spec.fence.clone()?,
-        })
     }
 }
 
@@ -445,8 +434,7 @@ async fn look(
     again: Option<&BTreeMap<String, bool>>,
     newest: NewestFile,
 ) -> Result<SeenElection, Error> {
-    let paths = Paths::new(&config.zookeeper.root, job.name())
-        .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
+    let paths = paths(config, job.name())?;
     // The program before this one has looked, and a lease does not wait.
     if let Some(again) = again {
         let (mut floor, mut stopped_standby) = (Newest::default(), None);
@@ -472,10 +460,7 @@ async fn look(
         return Ok(SeenElection { paths, leftovers: Leftovers::Wait, newest, floor, stopped_standby });
     }
     let floor = newest.floor(job.name()).await;
-    check_recipe(observer, &paths, job).await?;
-    if let Some(problem) = access_problem(observer.session(), &config.zookeeper, &paths).await? {
-        tracing::warn!(job = job.name(), "{problem}");
-    }
+    check_election(observer, &paths, config, job).await?;
     let leftovers = leftovers(observer, &paths, config, job.recipe, memory).await;
     let stopped_standby = stopped(observer, &paths, config).await?;
     Ok(SeenElection { paths, leftovers, newest, floor, stopped_standby })
@@ -504,13 +489,8 @@ pub(super) async fn can_join(
     config: &Config,
     job: &JobConfig,
 ) -> Result<(), Error> {
-    let paths = Paths::new(&config.zookeeper.root, job.name())
-        .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
-    let observer = Observer::new(incarnation.clone());
-    check_recipe(&observer, &paths, job).await?;
-    if let Some(problem) = access_problem(observer.session(), &config.zookeeper, &paths).await? {
-        tracing::warn!(job = job.name(), "{problem}");
-    }
+    let paths = paths(config, job.name())?;
+    check_election(&Observer::new(incarnation.clone()), &paths, config, job).await?;
     match overlays::read(incarnation, &paths).await {
         // It is refused as any other.
         Ok(_) | Err(AdminError::Record(_)) => Ok(()),
@@ -545,18 +525,26 @@ async fn leftovers(
     if own { Leftovers::Remove } else { Leftovers::Wait }
 }
 
-/// All members must use one recipe: two recipes could have two leaders.
-async fn check_recipe(observer: &Observer, paths: &Paths, job: &JobConfig) -> Result<(), Error> {
-    let Some(standing) = observer.standing(paths).await? else { return Ok(()) };
-    if standing.as_str() == job.recipe.as_str() {
-        return Ok(());
+/// All members must use one recipe: two recipes could have two leaders. Warns of znodes that others may change.
+async fn check_election(
+    observer: &Observer,
+    paths: &Paths,
+    config: &Config,
+    job: &JobConfig,
+) -> Result<(), Error> {
+    let standing = observer.standing(paths).await?;
+    if let Some(standing) = standing.filter(|standing| standing.as_str() != job.recipe.as_str()) {
+        let message = format!(
+            "{}.recipe is {:?}, but members in {} use the recipe {:?}: stop them first, all members must use the same recipe",
+            job_key(job.name()),
+            job.recipe.as_str(),
+            paths.base(),
+            standing.as_str()
+        );
+        return Err(Error::NotNow(message));
     }
-    let message = format!(
-        "{}.recipe is {:?}, but members in {} use the recipe {:?}: stop them first, all members must use the same recipe",
-        job_key(job.name()),
-        job.recipe.as_str(),
-        paths.base(),
-        standing.as_str()
-    );
-    Err(Error::NotNow(message))
+    if let Some(problem) = access_problem(observer.session(), &config.zookeeper, paths).await? {
+        tracing::warn!(job = job.name(), "{problem}");
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use zk_session::Session;
 use crate::{
     config::HookName,
     worker::{
-        job::{JobEnv, SeenLeader},
+        job::{JobEnv, SeenLeader, variables},
         state::JobSlot,
     },
 };
@@ -37,20 +37,10 @@ impl LeaderNews {
         if self.slot.spec().hooks.on_leader_changed.is_none() {
             return;
         }
-        let env = JobEnv {
-            job: self.slot.name().to_owned(),
-            member: self.slot.member.clone(),
-            site: self.slot.site.clone(),
-            slot,
-            term,
-            fencing_token,
-            ..JobEnv::default()
-        };
+        let env = JobEnv { slot, term, fencing_token, ..self.slot.env_of_member() };
         let text = |text: Option<String>| text.unwrap_or_default();
-        let more = [
-            ("DR_LEADER".to_owned(), text(leader.map(|l| l.member.to_string()))),
-            ("DR_LEADER_SITE".to_owned(), text(leader.map(|l| l.site.to_string()))),
-        ];
+        let values = [text(leader.map(|l| l.member.to_string())), text(leader.map(|l| l.site.to_string()))];
+        let more = variables(["DR_LEADER", "DR_LEADER_SITE"], values);
         self.slot.tell_hook(HookName::OnLeaderChanged, env, more);
     }
 

@@ -6,27 +6,16 @@ use election_core::status::{ElectionStatus, Role};
 use strategies::{published, spec::Needs};
 use tokio::sync::watch;
 
-use super::{measured::Measured, settings::needs, task::Task};
-use crate::config::JobConfig;
+use super::{measured::Measured, task::Task};
 
 /// A job of this worker.
 pub(super) struct OwnJob {
-    name: String,
-    load: u32,
+    pub(super) name: String,
+    pub(super) load: u32,
     /// What its policy depends on.
-    needs: Needs,
-    status: watch::Receiver<ElectionStatus>,
-    measured: Arc<Measured>,
-}
-
-impl OwnJob {
-    pub(super) fn new(
-        job: &JobConfig,
-        status: watch::Receiver<ElectionStatus>,
-        measured: Arc<Measured>,
-    ) -> Self {
-        Self { name: job.name().to_owned(), load: job.load, needs: needs(job), status, measured }
-    }
+    pub(super) needs: Needs,
+    pub(super) status: watch::Receiver<ElectionStatus>,
+    pub(super) measured: Arc<Measured>,
 }
 
 /// The attributes to publish in the election of `job` while this worker leads the jobs `led` (names and loads).
@@ -49,7 +38,7 @@ pub(super) fn keep(jobs: Vec<OwnJob>) -> Vec<Task> {
             tasks.push(Task::spawn(publish(job, led.subscribe())));
         } else {
             // Its former policy may have gone by it.
-            job.measured.of_jobs(&job.name, BTreeMap::new());
+            job.measured.change(&job.name, |parts| parts.of_jobs.clear());
         }
     }
     tasks
@@ -77,7 +66,7 @@ async fn follow(
 async fn publish(job: OwnJob, mut led: watch::Receiver<BTreeMap<String, u32>>) {
     loop {
         let attributes = attributes(&job.name, &led.borrow_and_update());
-        job.measured.of_jobs(&job.name, attributes);
+        job.measured.change(&job.name, |parts| parts.of_jobs = attributes);
         if led.changed().await.is_err() {
             return;
         }

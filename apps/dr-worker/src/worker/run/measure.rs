@@ -48,7 +48,7 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, publishes: Arc<
         };
         if let Some(values) = news {
             measured.show(values.clone());
-            publishes.by_command(job, values);
+            publishes.change(job, |parts| parts.by_command = values);
         }
         sleep_until(next).await;
     }

@@ -15,12 +15,13 @@ pub(super) struct Measured {
     parts: Mutex<MeasuredParts>,
 }
 
+/// What is measured, by its source.
 #[derive(Debug, Default)]
-struct MeasuredParts {
+pub(super) struct MeasuredParts {
     /// By the measure command. Its names are distinct from the others.
-    by_command: BTreeMap<String, String>,
-    of_jobs: BTreeMap<String, String>,
-    of_standby: Option<StandbyReport>,
+    pub(super) by_command: BTreeMap<String, String>,
+    pub(super) of_jobs: BTreeMap<String, String>,
+    pub(super) of_standby: Option<StandbyReport>,
     published: BTreeMap<String, String>,
 }
 
@@ -29,28 +30,10 @@ impl Measured {
         Self { election, parts: Mutex::default() }
     }
 
-    /// Sets all values of the measure command.
-    pub(super) fn by_command(&self, job: &str, values: BTreeMap<String, String>) {
+    /// Changes a part, and publishes all of them.
+    pub(super) fn change(&self, job: &str, change: impl FnOnce(&mut MeasuredParts)) {
         let mut parts = self.parts.lock();
-        parts.by_command = values;
-        self.publish(job, &mut parts);
-    }
-
-    /// Sets all attributes about other jobs.
-    pub(super) fn of_jobs(&self, job: &str, values: BTreeMap<String, String>) {
-        let mut parts = self.parts.lock();
-        parts.of_jobs = values;
-        self.publish(job, &mut parts);
-    }
-
-    /// Sets the attribute about the standby.
-    pub(super) fn of_standby(&self, job: &str, report: Option<StandbyReport>) {
-        let mut parts = self.parts.lock();
-        parts.of_standby = report;
-        self.publish(job, &mut parts);
-    }
-
-    fn publish(&self, job: &str, parts: &mut MeasuredParts) {
+        change(&mut parts);
         let of_standby = parts.of_standby.map(|report| (STANDBY_ATTRIBUTE.to_owned(), report.to_string()));
         let others = parts.of_jobs.clone().into_iter().chain(of_standby);
         let all: BTreeMap<_, _> = parts.by_command.clone().into_iter().chain(others).collect();

@@ -26,7 +26,7 @@ pub(super) struct Memory {
     /// Held while the file is written, so that no older content is written last.
     writing: Arc<Mutex<()>>,
     /// Whether no process of the last worker is left; otherwise the ballots prove nothing.
-    is_gone: bool,
+    pub(super) is_gone: bool,
 }
 
 /// What the file has.
@@ -55,11 +55,6 @@ impl Memory {
         let last = last.filter(|last: &Remembered| machine.is_some() && last.machine == machine);
         let last = last.unwrap_or(Remembered { machine, ballots: BTreeMap::new() });
         Self { path, last: Arc::new(Mutex::new(last)), writing: Arc::default(), is_gone }
-    }
-
-    /// Whether no process of the last worker is left.
-    pub(super) fn is_alone(&self) -> bool {
-        self.is_gone
     }
 
     /// Whether the last worker of this directory made the record at `znode`, and no process of it is left.

@@ -42,7 +42,6 @@ mod standby_requests;
 mod standby_state;
 mod task;
 mod upgrade;
-mod watch;
 mod watchdog;
 mod work;
 
@@ -75,13 +74,13 @@ use crate::{
     logging,
     signals::{self, Reloads, Signals},
 };
-use handover::{Handovers, Wanted};
+use handover::Handovers;
 use http_port::{HttpPort, first_listener, port, until_listening};
 use join::{Again, Here, join};
 pub(crate) use left::sweep_all;
 use memory::Memory;
 use parts::Parts;
-use reload::{PresentConfig, ReadConfig, Reading, Refused};
+use reload::{PresentConfig, Reading};
 use upgrade::Upgrades;
 
 /// How long to wait for ZooKeeper to close the session.
@@ -126,13 +125,11 @@ pub(crate) async fn run(config: Config, sources: Sources, mut beginning: Beginni
     let mut manager = ServiceManager::of_this_process();
     // A worker that continues hands over its jobs at a signal as always, which it can once it has joined.
     let is_resumed = matches!(beginning, Beginning::Resume(_));
-    let inherited = match &mut beginning {
-        Beginning::Resume(resumed) => {
-            signals::unblock_all();
-            std::mem::take(&mut resumed.signals)
-        }
-        _ => Vec::new(),
-    };
+    let mut inherited = Vec::new();
+    if let Beginning::Resume(resumed) = &mut beginning {
+        signals::unblock_all();
+        inherited = std::mem::take(&mut resumed.signals);
+    }
     signals::raise_again(inherited);
     let started = tokio::select! {
         // The start is dropped, and leaves nothing behind.
@@ -363,13 +360,14 @@ impl Running {
                 continue;
             }
             read = reading.done() => tokio::select! {
-                wanted = self.reload(read, manager) => {
+                wanted = self.present.reload(read, &self.worker, &mut self.parts) => {
                     if !wanted.is_ok_and(|wanted| handovers.want(wanted)) {
                         manager.reloaded();
                     }
                     continue;
                 }
                 name = signals.next() => ending(name),
+                never = manager.keep(Phase::Running(&self.worker)) => match never {},
             },
             () = self.parts.other_jobs_changed() => {
                 self.parts.reconsider(&self.worker.config());
@@ -423,18 +421,6 @@ impl Running {
         self.background.shutdown().await;
         job_guard::flush_output(LAST_LINES);
         result
-    }
-
-    /// Takes over what was read.
-    async fn reload(
-        &mut self,
-        read: Result<ReadConfig, Vec<String>>,
-        manager: &mut ServiceManager,
-    ) -> Result<Option<Wanted>, Refused> {
-        tokio::select! {
-            wanted = self.present.reload(read, &self.worker, &mut self.parts) => wanted,
-            never = manager.keep(Phase::Running(&self.worker)) => match never {},
-        }
     }
 
     /// Leaves all elections: hands over each leadership, and stops its job.

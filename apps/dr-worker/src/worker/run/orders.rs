@@ -8,24 +8,25 @@ use std::{
     collections::BTreeMap,
     future::{Future, pending},
     pin::{Pin, pin},
-    sync::Arc,
     time::Duration,
 };
 
 use election_admin::{JobNews, JobRequests, Leading};
 use election_core::{
-    Leadership, Paths,
+    Leadership,
     config::MemberId,
     handler::Failure,
     internals::record::{
         AdminRequest, Control, FiledRequest, RequestKind, RequestRef, RequestState, StoppedJob,
     },
 };
-use job_guard::JobRun;
+use futures_util::future::OptionFuture;
 use tokio::sync::watch;
-use zk_session::Session;
 
-use super::work::{JobWork, RESTARTED};
+use super::{
+    after::Source,
+    work::{JobWork, RESTARTED},
+};
 use crate::{
     typed::Typed,
     wall::unix_ms,
@@ -40,13 +41,6 @@ fn start(job: &str) -> Typed {
 
 /// The delay before a request is begun or answered again after an error.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Where the orders and requests about a job are.
-pub(super) struct Source {
-    pub(super) session: Session,
-    pub(super) paths: Paths,
-    pub(super) me: MemberId,
-}
 
 /// The orders and requests about the job of one leadership.
 pub(super) struct Orders {
@@ -84,20 +78,17 @@ impl Orders {
             order.enters(leadership.term());
         }
         let news = self.source.next().await?;
-        let stopped = match &news {
-            JobNews::Orders(orders) => orders.stopped.clone(),
-            JobNews::Requests(_) | JobNews::Unreadable(_) => None,
-        };
+        let stopped = if let JobNews::Orders(orders) = &news { orders.stopped.clone() } else { None };
         let halt = match stopped {
             Some(order) => Halt::Stopped(order),
             None => {
                 self.note(work, news);
                 match work.may_not_start(leadership).await {
                     Some(why) => Halt::Waiting(why),
-                    None => match self.start(work, leadership).await? {
-                        None => return Ok(()),
-                        Some(halt) => halt,
-                    },
+                    None => {
+                        let Some(halt) = self.start(work, leadership).await? else { return Ok(()) };
+                        halt
+                    }
                 }
             }
         };
@@ -108,17 +99,12 @@ impl Orders {
     /// Starts the job and waits until it is ready. Returns why it is to be stopped, if an order or a job that it comes after
     /// says so before: it may need long to get ready.
     async fn start(&mut self, work: &JobWork, leadership: &Leadership) -> Result<Option<Halt>, Failure> {
-        let must_stop = async {
-            match &work.order {
-                Some(order) => order.until_must_stop().await,
-                None => pending().await,
-            }
-        };
+        let must_stop = OptionFuture::from(work.order.as_ref().map(|order| order.until_must_stop()));
         let started = tokio::select! {
             biased;
             started = work.start(leadership) => started.map(|()| None),
             order = self.until_stopped(work, leadership) => Ok(Some(Halt::Stopped(order?))),
-            why = must_stop => Ok(Some(Halt::Waiting(why))),
+            Some(why) = must_stop => Ok(Some(Halt::Waiting(why))),
         };
         // What has been read meanwhile is looked at afterwards.
         self.is_owed = true;
@@ -166,10 +152,12 @@ impl Orders {
             if run.is_none() && work.slot.stopped().is_none() && work.slot.waits().is_none() {
                 return Err(Failure::new("the job is not running"));
             }
+            let finished = OptionFuture::from(run.as_ref().map(|run| run.finished()));
+            let changed = OptionFuture::from(others.as_mut().map(|others| others.changed()));
             tokio::select! {
-                error = finished(run) => return Err(error.into()),
+                Some(end) = finished => return Err(JobError::from(end).into()),
                 () = &mut late => return Err(work.not_ready()),
-                () = changed(&mut others) => {}
+                Some(Ok(())) = changed => {}
                 never = work.keep_recorded(leadership) => match never {},
                 () = &mut led.after_ready => led.after_ready = Box::pin(pending()),
                 news = led.orders.news() => match news? {
@@ -245,7 +233,6 @@ impl Orders {
 
     /// Answers for a member that has begun a request about its standby, and is gone. What becomes of either is not reported here.
     async fn look_at_standby(&mut self, at: usize, which: &RequestRef, member: &MemberId, work: &JobWork) {
-        let failed = |reason: String| RequestState::Failed { reason, at_ms: unix_ms() };
         match self.source.of_standby(which, member).await {
             Ok(Some((RequestState::Pending, _))) if work.slot.standby().is_none() => {
                 let outcome = failed(format!("job {} has no standby", work.slot.name()));
@@ -318,7 +305,6 @@ impl Led<'_> {
             return Ok(());
         }
         let is_stopped = self.work.slot.stopped().is_some();
-        let at_ms = unix_ms();
         match request.state {
             RequestState::Accepted { term } => {
                 let (now, may_be_own) = (self.leadership.term(), self.orders.source.has_tried(&which));
@@ -329,11 +315,9 @@ impl Led<'_> {
                     RequestKind::Start if !is_stopped => self.done(),
                     // The reply to its beginning was lost.
                     RequestKind::Restart if term == now && may_be_own => return self.carry_out(at).await,
-                    RequestKind::Restart if self.is_meant(&request) && term <= now => {
-                        RequestState::Failed { reason: self.interrupted(term), at_ms }
-                    }
+                    RequestKind::Restart if self.is_meant(&request) && term <= now => self.interrupted(term),
                     _ => match self.orders.source.is_abandoned(&request, term).await {
-                        Ok(true) => RequestState::Failed { reason: self.interrupted(term), at_ms },
+                        Ok(true) => self.interrupted(term),
                         // Its leader may be lost later, which nothing reports here.
                         Ok(false) => {
                             self.orders.is_owed = true;
@@ -355,7 +339,7 @@ impl Led<'_> {
         }
         if request.kind == RequestKind::Restart && is_stopped {
             let reason = format!("the job is stopped; `{}` starts it", start(self.work.slot.name()));
-            self.orders.answer(&which, RequestState::Failed { reason, at_ms }, self.work).await;
+            self.orders.answer(&which, failed(reason), self.work).await;
             return Ok(());
         }
         self.carry_out(at).await
@@ -369,8 +353,7 @@ impl Led<'_> {
         };
         let carried_out = if request.kind == RequestKind::Restart {
             if let Err(why) = self.work.before_stop(self.leadership, RESTARTED).await {
-                let reason = format!("called off: {why}");
-                let outcome = RequestState::Failed { reason, at_ms: unix_ms() };
+                let outcome = failed(format!("called off: {why}"));
                 self.orders.outcomes.insert(which.clone(), outcome.clone());
                 self.orders.answer(&which, outcome, self.work).await;
                 return Ok(());
@@ -381,13 +364,12 @@ impl Led<'_> {
         } else {
             self.obey(control.stopped).await
         };
-        let at_ms = unix_ms();
         let outcome = match (&carried_out, self.work.slot.stopped()) {
             (Ok(()), Some(order)) if request.kind != RequestKind::Stop => {
-                RequestState::Failed { reason: format!("the job is {order}"), at_ms }
+                failed(format!("the job is {order}"))
             }
             (Ok(()), _) => self.done(),
-            (Err(why), _) => RequestState::Failed { reason: why.to_string(), at_ms },
+            (Err(why), _) => failed(why.to_string()),
         };
         self.orders.outcomes.insert(which.clone(), outcome.clone());
         self.orders.answer(&which, outcome, self.work).await;
@@ -403,12 +385,9 @@ impl Led<'_> {
         RequestState::Done { term, leader, at_ms: unix_ms() }
     }
 
-    fn interrupted(&self, term: u64) -> String {
-        let now = self.leadership.term();
-        format!(
-            "it was interrupted in term {term} before it had ended; {} leads in term {now}",
-            self.orders.me
-        )
+    fn interrupted(&self, term: u64) -> RequestState {
+        let (now, me) = (self.leadership.term(), &self.orders.me);
+        failed(format!("it was interrupted in term {term} before it had ended; {me} leads in term {now}"))
     }
 
     /// Stops, starts or restarts the job as the jobs require that it comes after.
@@ -447,17 +426,15 @@ impl Led<'_> {
                 let within = slot.takeover_timeout();
                 slot.set_halt(Some(Halt::Starting));
                 let started = self.orders.start(self.work, self.leadership);
-                match tokio::time::timeout(within, started).await {
-                    Ok(started) => {
-                        let halt = started?;
-                        if halt.is_some() {
-                            // Those after it may run still, from a leadership before.
-                            self.work.let_others_stop(self.leadership).await;
-                        }
-                        halt
-                    }
-                    Err(_) => return Err(self.work.not_ready()),
+                let Ok(started) = tokio::time::timeout(within, started).await else {
+                    return Err(self.work.not_ready());
+                };
+                let halt = started?;
+                if halt.is_some() {
+                    // Those after it may run still, from a leadership before.
+                    self.work.let_others_stop(self.leadership).await;
                 }
+                halt
             }
         };
         if let Some(halt) = halt {
@@ -473,6 +450,11 @@ impl Led<'_> {
     }
 }
 
+/// The outcome of a request that has failed now.
+pub(super) fn failed(reason: String) -> RequestState {
+    RequestState::Failed { reason, at_ms: unix_ms() }
+}
+
 /// Stops the job, if it runs or is being started, and leads without it.
 async fn lead_without(work: &JobWork, leadership: &Leadership, halt: Halt) {
     let job = work.slot.name();
@@ -486,21 +468,4 @@ async fn lead_without(work: &JobWork, leadership: &Leadership, halt: Halt) {
         Halt::Starting => {}
     }
     work.halt(leadership, halt).await;
-}
-
-async fn changed<T>(changes: &mut Option<watch::Receiver<T>>) {
-    let is_changed = match changes {
-        Some(changes) => changes.changed().await.is_ok(),
-        None => false,
-    };
-    if !is_changed {
-        pending::<()>().await;
-    }
-}
-
-async fn finished(run: Option<Arc<JobRun>>) -> JobError {
-    match run {
-        Some(run) => run.finished().await.into(),
-        None => pending().await,
-    }
 }

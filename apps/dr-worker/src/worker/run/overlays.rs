@@ -3,19 +3,13 @@
 //! Each member checks an overlay with its own files before it applies it, and goes on with the former version otherwise: a
 //! bad push stops no job. A restart that an overlay needs is a request like an operator's, so the leader does it once.
 
-use crate::znodes::WorkerPaths as _;
 use std::{collections::BTreeMap, future::pending};
 
-use crate::znodes::Overlay;
-use crate::znodes::overlays;
-use election_core::{
-    Paths,
-    internals::{
-        record::{AppliedOverlay, Record as _, RefusedOverlay},
-        text::{self, cut, shown},
-    },
+use election_core::internals::{
+    record::{AppliedOverlay, Record as _, RefusedOverlay},
+    text::{self, cut, shown},
 };
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, TryStreamExt as _, future::OptionFuture, stream};
 use metrics::gauge;
 use tokio::{
     sync::watch,
@@ -23,10 +17,11 @@ use tokio::{
 };
 use zk_session::{DataWatch, Incarnation, Session};
 
-use super::task::Task;
+use super::{settings::paths, task::Task};
 use crate::{
     config::{Config, JobConfig, Overlays as Allowed, SETTLE, Usable},
     error::Error,
+    znodes::{Overlay, WorkerPaths as _, overlays},
 };
 
 /// How many are read at a time.
@@ -54,12 +49,8 @@ impl FollowedOverlays {
     ) -> Result<Self, Error> {
         let takes_some = config.zookeeper.overlay != Allowed::Off;
         let jobs: Vec<_> = config.jobs.iter().filter(|_| takes_some).map(JobConfig::name).collect();
-        let path = |job: &str| {
-            Paths::new(&config.zookeeper.root, job)
-                .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })
-        };
         let reads = jobs.iter().map(|job| {
-            let (incarnation, paths) = (incarnation.clone(), path(job));
+            let (incarnation, paths) = (incarnation.clone(), paths(config, job));
             async move {
                 let overlay = match overlays::read(&incarnation, &paths?).await {
                     Ok(overlay) => overlay.map(Ok),
@@ -74,7 +65,7 @@ impl FollowedOverlays {
         let (sender, seen) = watch::channel(seen);
         let mut tasks = Vec::new();
         for job in jobs {
-            let watch = session.watch_data(path(job)?.config());
+            let watch = session.watch_data(paths(config, job)?.config());
             tasks.push(Task::spawn(follow(job.to_owned(), watch, sender.clone())));
         }
         Ok(Self { seen, due: None, used: BTreeMap::new(), _tasks: tasks })
@@ -83,23 +74,18 @@ impl FollowedOverlays {
     /// Waits for a change of an overlay, or until no other one has followed the last change for a while. Returns whether the
     /// overlays are to be applied now. Cancel safe.
     pub(super) async fn next(&mut self) -> bool {
-        let due = self.due;
-        let settled = async {
-            match due {
-                Some(due) => sleep_until(due).await,
-                None => pending().await,
-            }
-        };
+        let settled = OptionFuture::from(self.due.map(sleep_until));
         tokio::select! {
             // Closed if this node takes no overlays.
             Ok(()) = self.seen.changed() => {
                 self.due = Some(Instant::now() + SETTLE);
                 false
             }
-            () = settled => {
+            Some(()) = settled => {
                 self.due = None;
                 true
             }
+            else => pending().await,
         }
     }
 

@@ -89,10 +89,6 @@ impl JobParts {
         (standby || check.is_some()).then(|| Task::spawn(fitness::keep(slot, election, check, is_again)))
     }
 
-    pub(super) fn own_job(&self, job: &JobConfig) -> OwnJob {
-        OwnJob::new(job, self.prober.election.status().into(), Arc::clone(&self.measured))
-    }
-
     fn take_over(
         &mut self,
         (old, new): (&Config, &Config),
@@ -108,7 +104,7 @@ impl JobParts {
         if was.spec.measure != is.spec.measure {
             self.measuring = is.spec.measure.clone().map(|measure| self.measure(measure));
             if self.measuring.is_none() {
-                self.measured.by_command(is.name(), Default::default());
+                self.measured.change(is.name(), |parts| parts.by_command.clear());
             }
         }
         if was.spec.fitness != is.spec.fitness {
@@ -213,7 +209,14 @@ impl Parts {
     }
 
     pub(super) fn own_jobs(&self, config: &Config) -> Vec<OwnJob> {
-        self.jobs.iter().zip(&config.jobs).map(|(parts, job)| parts.own_job(job)).collect()
+        let own_job = |(parts, job): (&JobParts, &JobConfig)| OwnJob {
+            name: job.name().to_owned(),
+            load: job.load,
+            needs: needs(job),
+            status: parts.prober.election.status().into(),
+            measured: Arc::clone(&parts.measured),
+        };
+        self.jobs.iter().zip(&config.jobs).map(own_job).collect()
     }
 
     /// Checks the site from now on, if the configuration says so.

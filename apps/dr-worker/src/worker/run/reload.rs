@@ -129,17 +129,15 @@ impl PresentConfig {
             Ok(ReadConfig { config, files }) => {
                 let (base, lease) = (Arc::new(config), granted(worker));
                 let fits = move |config: &Config| lease.map_or(Ok(()), |lease| config.check_timing(lease));
-                match usable(Arc::clone(&base), self.overlays.settled(), fits).await {
-                    Ok(usable) => next(usable, worker).await.map(|next| (files, (base, next))),
-                    Err(error) => Err(vec![error.to_string()]),
-                }
+                let next = next(Arc::clone(&base), self.overlays.settled(), fits, worker).await;
+                next.map(|next| (files, base, next))
             }
             Err(problems) => Err(problems),
         };
         let (at_ms, mut files) = (unix_ms(), None);
         let [done, refused] = RELOADS;
         let (reload, outcome) = match next {
-            Ok((read, (base, next))) => {
+            Ok((read, base, next)) => {
                 self.base = base;
                 files = Some(read);
                 let mut changes = self.take_over(next, worker, parts);
@@ -174,11 +172,7 @@ impl PresentConfig {
         let (old, lease) = (worker.config(), granted(worker));
         // One that does not fit the values that stay in force costs no other.
         let fits = move |config: &Config| config.check_after(&old, lease);
-        let next = match usable(Arc::clone(&self.base), self.overlays.present(), fits).await {
-            Ok(usable) => next(usable, worker).await,
-            Err(error) => Err(vec![error.to_string()]),
-        };
-        let next = match next {
+        let next = match next(Arc::clone(&self.base), self.overlays.present(), fits, worker).await {
             Ok(next) => next,
             Err(problems) => {
                 let all = problems.join("; ");
@@ -255,15 +249,21 @@ async fn usable(
     usable.map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// The configuration to go on with; or all problems.
-async fn next(usable: Usable, worker: &Worker) -> Result<Next, Vec<String>> {
+/// The configuration to go on with, as of [`usable`]; or all problems.
+async fn next(
+    base: Arc<Config>,
+    overlays: (BTreeMap<String, Overlay>, BTreeMap<String, Overlay>),
+    check: impl Fn(&Config) -> Result<(), Problems> + Send + 'static,
+    worker: &Worker,
+) -> Result<Next, Vec<String>> {
+    let wrong = |error: Error| vec![error.to_string()];
+    let usable = usable(base, overlays, check).await.map_err(wrong)?;
     let old = worker.config();
     // Both that which is in force now and that of the next program.
     usable.config.check_after(&old, granted(worker)).map_err(|problems| listed(&problems))?;
     let (config, changes) =
         usable.config.clone().taken_over_from(&old).map_err(|problems| listed(&problems))?;
     let now = config.as_ref().unwrap_or(&old);
-    let wrong = |error: Error| vec![error.to_string()];
     if let Some(session) = worker.session() {
         other_servers::check_same_ensemble(session, &old, now).await.map_err(wrong)?;
     }
@@ -297,37 +297,28 @@ fn restart(worker: &Worker, job: &Job, run: Arc<JobRun>, reason: String) {
     let (slot, election) = (Arc::clone(&job.slot), job.election.clone());
     tokio::spawn(async move {
         loop {
-            let is_same = slot.running().is_some_and(|now| Arc::ptr_eq(&now, &run));
-            if !is_same {
+            if slot.running().is_none_or(|now| !Arc::ptr_eq(&now, &run)) {
                 return;
             }
-            let by = format!("dr-worker on {me}");
-            let from = Outgoing::Member(me.clone());
-            let request = election_admin::new_request(
-                RequestKind::Restart,
-                from,
-                Target::Any,
-                false,
-                Some(reason.clone()),
-                by,
-            );
-            let leads = election.status().now().role == Role::Leader;
-            match leads.then_some(election_admin::ask(&session, &paths, request)) {
-                None => {}
-                Some(asked) => match asked.await {
+            if election.status().now().role == Role::Leader {
+                let request = election_admin::new_request(
+                    RequestKind::Restart,
+                    Outgoing::Member(me.clone()),
+                    Target::Any,
+                    false,
+                    Some(reason.clone()),
+                    format!("dr-worker on {me}"),
+                );
+                match election_admin::ask(&session, &paths, request).await {
                     Ok(filed) => {
-                        tracing::info!(
-                            job = name,
-                            request = filed.which.name,
-                            "{reason}: restarting the job"
-                        );
-                        return;
+                        let request = filed.which.name;
+                        return tracing::info!(job = name, request, "{reason}: restarting the job");
                     }
                     Err(AdminError::Closed) => return,
                     Err(error) => {
                         tracing::debug!(job = name, %error, "can't request the restart of the job yet")
                     }
-                },
+                }
             }
             tokio::time::sleep(ASK_AGAIN).await;
         }

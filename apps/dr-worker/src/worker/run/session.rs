@@ -1,12 +1,16 @@
-//! Keeps the guards' knowledge of the worker's session up to date.
+//! Keeps the guards' knowledge of the worker's session up to date, and checks the timing of each new one.
 
 use std::sync::Arc;
 
 use job_guard::LastWill;
 use tokio::{sync::watch, task::JoinSet};
-use zk_session::Session;
+use zk_session::{Session, SessionState};
 
-use crate::{config::Config, connect::Servers, worker::closing::WorkerSession};
+use crate::{
+    config::Config,
+    connect::Servers,
+    worker::{closing::WorkerSession, state::Worker},
+};
 
 /// The worker's session as its guards have to know it, kept up to date in the background.
 pub(super) fn known(
@@ -45,6 +49,32 @@ async fn keep(
             changed = in_force.changed() => changed,
         };
         if changed.is_err() {
+            return;
+        }
+    }
+}
+
+/// Checks the timing of each new session: the servers may have been reconfigured.
+///
+/// A stop budget that does not fit any more is logged, and ends nothing: lease and guard use the granted timeout, so
+/// only the job's time to stop gets shorter.
+pub(super) async fn timing(session: Session, worker: Arc<Worker>) {
+    let mut states = session.subscribe();
+    let mut checked = None;
+    loop {
+        let state = states.borrow_and_update().clone();
+        match state {
+            SessionState::Active { epoch } if checked != Some(epoch) => {
+                let granted = session.incarnation().map(|incarnation| incarnation.lease_timing());
+                if let Some(Err(problems)) = granted.map(|granted| worker.config().check_timing(granted)) {
+                    tracing::error!("{problems}");
+                }
+                checked = Some(epoch);
+            }
+            SessionState::Closed => return,
+            _ => {}
+        }
+        if states.changed().await.is_err() {
             return;
         }
     }

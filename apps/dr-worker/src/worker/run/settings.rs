@@ -9,6 +9,7 @@ use strategies::spec::Needs;
 
 use crate::{
     config::{self, Config, HostPort, JobConfig},
+    error::Error,
     tls::scheme,
     worker::state::JobSlot,
 };
@@ -24,6 +25,12 @@ pub(super) fn profile(config: &Config, http_port: u16) -> Profile {
     profile.attributes = node.attributes.clone();
     concat!("dr-worker ", env!("CARGO_PKG_VERSION")).clone_into(&mut profile.software);
     profile
+}
+
+/// The znodes of a job's election.
+pub(super) fn paths(config: &Config, job: &str) -> Result<Paths, Error> {
+    Paths::new(&config.zookeeper.root, job)
+        .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })
 }
 
 /// How the leader of a job is found.

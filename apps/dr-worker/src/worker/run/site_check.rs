@@ -1,15 +1,13 @@
 //! Runs the site check of this node periodically, and publishes the result in all elections.
 
-use std::collections::BTreeMap;
-
 use election_core::{Election, internals::record::Health};
-use tokio::time::{Instant, sleep_until};
-
 use job_guard::{Guards, OneShot, Tally, probe_once};
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
     config::{Check, NodeConfig},
     mask::mask,
+    worker::job::variables,
 };
 
 /// Runs until it is dropped. One success is enough to be healthy again: an error costs little, because most members of
@@ -21,10 +19,7 @@ pub(super) async fn keep(
     guards: Guards,
     is_again: bool,
 ) {
-    let env: BTreeMap<_, _> = [("DR_MEMBER", node.id.to_string()), ("DR_SITE", node.site.to_string())]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
+    let env = variables(["DR_MEMBER", "DR_SITE"], [node.id.to_string(), node.site.to_string()]).collect();
     let command = OneShot { env, ..OneShot::new("site check") };
     let mut tally = Tally::new(check.failures);
     // Until the first answer, no leadership moves here after a failure of another site. A member that continues (`is_again`)

@@ -12,7 +12,7 @@ use election_core::{
 };
 use zk_session::{BootTime, sleep_until};
 
-use super::orders::Source;
+use super::{after::Source, orders::failed};
 use crate::{
     wall::unix_ms,
     worker::{job::Standby, state::JobSlot},
@@ -104,24 +104,15 @@ impl Following {
         if request.kind != RequestKind::RestartStandby {
             return self.outcome(request.kind, term).await;
         }
-        let reason = "it was interrupted: the worker was restarted or upgraded meanwhile".to_owned();
-        RequestState::Failed { reason, at_ms: unix_ms() }
+        failed("it was interrupted: the worker was restarted or upgraded meanwhile".to_owned())
     }
 
     /// Returns whether the session goes on.
     async fn answer(&mut self, filed: &FiledRequest, outcome: RequestState) -> bool {
         let (job, which) = (self.slot.name(), &filed.which);
         loop {
-            match self.requests.answer(which, &outcome).await {
-                Ok(()) => return true,
-                Err(error) => {
-                    tracing::warn!(
-                        job,
-                        request = which.name,
-                        "can't record the outcome of a request yet: {error}"
-                    );
-                }
-            }
+            let Err(error) = self.requests.answer(which, &outcome).await else { return true };
+            tracing::warn!(job, request = which.name, "can't record the outcome of a request yet: {error}");
             if !self.pause().await {
                 return false;
             }
@@ -130,7 +121,6 @@ impl Following {
 
     async fn outcome(&self, kind: RequestKind, term: u64) -> RequestState {
         let within = self.slot.takeover_timeout();
-        let failed = |reason: String| RequestState::Failed { reason, at_ms: unix_ms() };
         let is_so = async {
             match kind {
                 RequestKind::StopStandby => {

@@ -41,7 +41,7 @@ pub(super) async fn keep(standby: Arc<Standby>, job: String, publishes: Arc<Meas
                 sleep(SETTLE).await;
             }
             let report = *reports.borrow_and_update();
-            publishes.of_standby(&job, report);
+            publishes.change(&job, |parts| parts.of_standby = report);
         }
     };
     tokio::join!(standby.watch(&seen), publish);

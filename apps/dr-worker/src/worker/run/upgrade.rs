@@ -111,17 +111,11 @@ impl Upgrades {
             to: String::new(),
             jobs: Vec::new(),
         };
-        self.write(&report);
+        write(&report, self.lock.path());
         let (progress, message) = self.replace(worker, session, &mut report).await;
         tracing::warn!("not upgraded; the worker goes on: {message}");
         (report.progress, report.message) = (progress, message);
-        self.write(&report);
-    }
-
-    fn write(&self, report: &UpgradeReport) {
-        if let Err(error) = report.write(self.lock.path()) {
-            tracing::warn!(%error, "can't write the report of an upgrade beside the lock");
-        }
+        write(&report, self.lock.path());
     }
 
     async fn replace(
@@ -143,7 +137,7 @@ impl Upgrades {
             Err(refusal) => return refusal,
         };
         report.to = version;
-        self.write(report);
+        write(report, self.lock.path());
         tracing::info!(from = VERSION, to = report.to, file = %file.display(), "upgrading in place");
         let is_same = || {
             let why = || format!("{} was replaced after it had accepted: try again", file.display());
@@ -248,17 +242,13 @@ impl Upgrades {
         for ((job, election), running) in held.into_iter().zip(runnings) {
             let name = job.slot.name().to_owned();
             let (slot, standby) = running.map_err(|why| not_now(format!("job {name}: {why}")))?;
-            let slot = slot.map(|(mut state, run)| {
-                if let Some(HandedRun { state: run, .. }) = &run {
-                    state.run = Some(run.clone());
-                }
+            let slot = slot.map(|(mut slot, run)| {
+                slot.run = run.as_ref().map(|run| run.state.clone());
                 runs.extend(run);
-                state
+                slot
             });
-            let standby = standby.map(|(standby, run)| {
-                runs.extend(run);
-                standby
-            });
+            let (standby, run) = standby.unzip();
+            runs.extend(run.flatten());
             handed.push(HandedJob { name, election: election.resumption().clone(), slot, standby });
             elections.push(election);
         }
@@ -400,13 +390,16 @@ pub(super) fn conclude(
             (report.progress, report.message) = (Progress::Failed, lost.join("; "));
             tracing::error!(from, to, "{done}, but {}", report.message);
         }
-        if !is_upgrade {
-            return;
-        }
-        if let Err(error) = report.write(&lock) {
-            tracing::warn!(%error, "can't write the report of an upgrade beside the lock");
+        if is_upgrade {
+            write(&report, &lock);
         }
     });
+}
+
+fn write(report: &UpgradeReport, lock: &Path) {
+    if let Err(error) = report.write(lock) {
+        tracing::warn!(%error, "can't write the report of an upgrade beside the lock");
+    }
 }
 
 /// Why a leadership does not continue, if it does not.

@@ -31,7 +31,7 @@ pub(super) struct JobWork {
     pub(super) slot: Arc<JobSlot>,
     /// `None` if former leaders are not fenced.
     pub(super) fencing: Option<Fencing>,
-    /// Its place among other jobs; `None` if the recipe has none.
+    /// Its place among other jobs, and where its orders are; `None` if the recipe has neither.
     pub(super) order: Option<Order>,
 }
 
@@ -48,9 +48,6 @@ impl JobWork {
     pub(super) fn env(&self, appointment: &Appointment, fencing_token: u64) -> JobEnv {
         let previous = appointment.previous.as_ref();
         JobEnv {
-            job: self.slot.name().to_owned(),
-            member: self.slot.member.clone(),
-            site: self.slot.site.clone(),
             slot: appointment.slot,
             term: appointment.term,
             fencing_token,
@@ -58,7 +55,7 @@ impl JobWork {
             previous_leader: previous.map(|p| p.member.to_string()),
             previous_site: previous.map(|p| p.site.to_string()),
             reason: appointment.sentence.clone().into_owned(),
-            is_rehearsal: false,
+            ..self.slot.env_of_member()
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) enum Phase<'a> {
 }
 
 /// The service manager, if one has started this process and wants to be notified.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ServiceManager {
     socket: Option<Socket>,
     watchdog: Option<Duration>,
@@ -71,16 +71,7 @@ impl ServiceManager {
             );
             None
         });
-        Self {
-            socket,
-            watchdog,
-            is_ready: false,
-            is_reloading: false,
-            unsent: None,
-            is_stopping: false,
-            status: String::new(),
-            is_unreachable: false,
-        }
+        Self { socket, watchdog, ..Self::default() }
     }
 
     /// Keeps the service manager informed, until it is dropped. To be polled by the main task.

@@ -145,15 +145,14 @@ pub(crate) fn execute(
         Err(error) => return error,
     };
     let blocked = signals::block();
-    let error = send(handed, &before, descriptors, signals)
-        .and_then(|receiver| Ok(dup2_stdin(&receiver)?))
-        .map_or_else(
-            |error| error,
-            |()| {
-                let name = std::env::args_os().next().unwrap_or_else(|| file.into());
-                run_instead(file, [name].into_iter().chain(arguments))
-            },
-        );
+    let sent = send(handed, &before, descriptors, signals);
+    let error = match sent.and_then(|receiver| Ok(dup2_stdin(&receiver)?)) {
+        Ok(()) => {
+            let name = std::env::args_os().next().unwrap_or_else(|| file.into());
+            run_instead(file, [name].into_iter().chain(arguments))
+        }
+        Err(error) => error,
+    };
     // It fails only without descriptors, and this replaces one.
     let _ = dup2_stdin(&before);
     if let Ok(blocked) = blocked {
@@ -166,14 +165,11 @@ pub(crate) fn execute(
 /// SIGPIPE first.
 fn run_instead(file: &Path, arguments: impl Iterator<Item = OsString>) -> io::Error {
     let text = |text: OsString| CString::new(text.into_vec()).map_err(io::Error::other);
-    let executed = text(file.into()).and_then(|file| {
+    let Err(error) = text(file.into()).and_then(|file| {
         let arguments = arguments.map(text).collect::<io::Result<Vec<_>>>()?;
         Ok(nix::unistd::execv(&file, &arguments)?)
     });
-    match executed {
-        Err(error) => error,
-        Ok(never) => match never {},
-    }
+    error
 }
 
 /// Puts everything on its way. Returns the end that receives it.

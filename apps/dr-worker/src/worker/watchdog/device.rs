@@ -17,7 +17,7 @@ use crate::config::WatchdogConfig;
 #[derive(Debug)]
 pub(super) struct Device {
     file: File,
-    timeout: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl Device {
@@ -63,10 +63,6 @@ impl Device {
         };
         let _ = device.disarm();
         Err(format!("can't use {shown}: {problem}"))
-    }
-
-    pub(super) fn timeout(&self) -> Duration {
-        self.timeout
     }
 
     /// Puts off the reset for its timeout.

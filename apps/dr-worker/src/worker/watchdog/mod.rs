@@ -88,12 +88,6 @@ impl WatchdogKeeper {
     async fn keep(mut self, mut inbox: mpsc::UnboundedReceiver<WatchdogOrder>) {
         loop {
             let wake_at = self.act();
-            let wake = async {
-                match wake_at {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 order = inbox.recv() => match order {
                     Some(WatchdogOrder::Arm { job, until, armed }) => {
@@ -107,7 +101,7 @@ impl WatchdogKeeper {
                     }
                     None => return,
                 },
-                () = wake => {}
+                () = sleep_until(wake_at.unwrap_or_else(BootTime::now)), if wake_at.is_some() => {}
             }
         }
     }
@@ -135,7 +129,7 @@ impl WatchdogKeeper {
             return Err("the lease is too short at the moment to delay the reset".to_owned());
         }
         let device = Device::open(&self.config, self.longest)?;
-        let (path, timeout) = (self.config.device.display(), device.timeout());
+        let (path, timeout) = (self.config.device.display(), device.timeout);
         tracing::info!(device = %path, ?timeout, "the watchdog device is armed: it resets this machine if a job outlives its lease");
         let plan = Plan::new(timeout, margin);
         Ok((device, plan))

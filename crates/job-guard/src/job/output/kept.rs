@@ -18,7 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     guard::frames::Stream,
-    job::{guards::Guards, lock::file_name},
+    job::{
+        guards::Guards,
+        lock::{file_name, lock_path},
+    },
     own_file,
 };
 
@@ -57,7 +60,7 @@ impl KeptOutput {
 
     /// Those of `member`.
     pub fn of(state_dir: &Path, member: &str) -> Self {
-        Self::beside(&state_dir.join(format!("{}.lock", file_name(member))))
+        Self::beside(&lock_path(state_dir, member))
     }
 
     /// Those of the member with this lock.
@@ -81,12 +84,8 @@ impl KeptOutput {
     pub fn names_with(&self, beginning: &str) -> io::Result<Vec<String>> {
         let failed =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.dir.display()));
-        let entries = match fs::read_dir(&self.dir) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(failed)?,
-        };
         let mut names = Vec::new();
-        for entry in entries {
+        for entry in own_file::existing(fs::read_dir(&self.dir)).map_err(failed)?.into_iter().flatten() {
             let file = entry.map_err(failed)?.file_name();
             let rest = file.to_str().and_then(|name| name.strip_prefix(&*file_name(beginning)));
             // A file without another suffix, so the name ends without one that had to be escaped.
@@ -192,11 +191,8 @@ impl Followed {
 }
 
 fn open(path: &Path) -> io::Result<Option<File>> {
-    match own_file::open_own(path, OpenOptions::new().read(true)) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
-    }
+    own_file::existing(own_file::open_own(path, OpenOptions::new().read(true)))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 fn previous(path: &Path) -> PathBuf {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use std::{io, os::fd::OwnedFd};
 
 use boot_time::{BootTime, sleep_until};
+use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, watch};
 
 use super::{
@@ -25,7 +26,7 @@ use super::{
     machine::{Decision, End, Event, Finish, Machine},
     notify::NotifySocket,
     output::{self, Copying, KeptOutput},
-    restart::RestartState,
+    restart::RestartHistory,
     run_end::RunEnd,
     status::{ProcessState, ProcessStatus, Stopped},
 };
@@ -44,20 +45,11 @@ pub(super) struct Outcome {
 pub(super) struct Supervisor {
     /// The description of the present run, or of the last one.
     job: Arc<Job>,
-    jobs: watch::Receiver<Arc<Job>>,
-    /// Whether the sender of descriptions still exists.
-    is_followed: bool,
+    task: RunTask,
     kept: Option<KeptOutput>,
     guards: Guards,
-    work_until: watch::Receiver<BootTime>,
-    /// Whether the sender of renewals still exists.
-    is_renewed: bool,
-    suspended: watch::Receiver<bool>,
-    /// Whether the sender of that still exists.
-    is_suspendable: bool,
     /// Whether the processes rest.
     frozen: watch::Sender<bool>,
-    stop_requests: watch::Receiver<Option<StopRequest>>,
     stop: Option<Stop>,
     /// Whether the [`JobRun`](super::JobRun) was dropped.
     is_abandoned: bool,
@@ -66,9 +58,6 @@ pub(super) struct Supervisor {
     problem: Option<String>,
     /// It has ended with code 0, and stays down.
     is_done: bool,
-    status: watch::Sender<ProcessStatus>,
-    /// Requests about the program that runs.
-    asks: mpsc::Receiver<RunAsk>,
     /// The run that the program before this one has handed over.
     adopted: Option<Adopted>,
     /// It is one of several processes of a job, which is told how it ends.
@@ -79,7 +68,7 @@ pub(super) struct Supervisor {
 struct Adopted {
     guarded: Guarded,
     copying: Copying,
-    restarts: RestartState,
+    restarts: RestartHistory,
     notify: Option<NotifySocket>,
     /// Whether it is to be probed.
     is_starting: bool,
@@ -90,6 +79,7 @@ pub(super) struct RunTask {
     pub(super) jobs: watch::Receiver<Arc<Job>>,
     pub(super) time: WorkTime,
     pub(super) stop_requests: watch::Receiver<Option<StopRequest>>,
+    /// Requests about the program that runs.
     pub(super) asks: mpsc::Receiver<RunAsk>,
     pub(super) status: watch::Sender<ProcessStatus>,
 }
@@ -158,29 +148,20 @@ impl Stop {
 }
 
 impl Supervisor {
-    pub(super) fn new(task: RunTask, guards: Guards) -> Supervisor {
-        let RunTask { mut jobs, time, stop_requests, asks, status } = task;
-        let job = Arc::clone(&jobs.borrow_and_update());
+    pub(super) fn new(mut task: RunTask, guards: Guards) -> Supervisor {
+        let job = Arc::clone(&task.jobs.borrow_and_update());
         let machine = Machine::new(job.restart, job.exit_codes.clone());
         Supervisor {
             kept: KeptOutput::of_guards(&guards),
             job,
-            jobs,
-            is_followed: true,
+            task,
             guards,
-            work_until: time.until,
-            is_renewed: true,
-            suspended: time.suspended,
-            is_suspendable: true,
             frozen: watch::Sender::new(false),
-            stop_requests,
             stop: None,
             is_abandoned: false,
             machine,
             problem: None,
             is_done: false,
-            status,
-            asks,
             adopted: None,
             is_process: false,
         }
@@ -241,17 +222,11 @@ impl Supervisor {
                 Decision::Finish(why) => return self.finish(why, reason, stopped),
             };
             self.publish(None);
-            let pause = async {
-                match restart_at {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             decision = tokio::select! {
                 biased;
-                request = next_request(&mut self.stop_requests) => self.begin_stop(request).1,
-                () = pause => self.tell(Event::Start),
-                Some(ask) = self.asks.recv() => {
+                request = next_request(&mut self.task.stop_requests) => self.begin_stop(request).1,
+                Some(()) = OptionFuture::from(restart_at.map(sleep_until)) => self.tell(Event::Start),
+                Some(ask) = self.task.asks.recv() => {
                     ask.refuse(self.no_handover());
                     continue;
                 }
@@ -315,7 +290,7 @@ impl Supervisor {
 
     /// Takes over the present description for the next run.
     fn renew(&mut self) {
-        let job = Arc::clone(&self.jobs.borrow_and_update());
+        let job = Arc::clone(&self.task.jobs.borrow_and_update());
         self.machine.set_rules(job.restart, job.exit_codes.clone());
         self.job = job;
     }
@@ -341,7 +316,7 @@ impl Supervisor {
     }
 
     fn lease_leaves_no_time(&self, now: BootTime) -> bool {
-        now >= plan::last_stop(*self.work_until.borrow(), self.job.stop_timeout)
+        now >= plan::last_stop(*self.task.time.until.borrow(), self.job.stop_timeout)
     }
 
     fn publish(&self, pid: Option<u32>) {
@@ -357,7 +332,7 @@ impl Supervisor {
             is_done: self.is_done,
             ..ProcessStatus::in_state(state)
         };
-        self.status.send_if_modified(|old| {
+        self.task.status.send_if_modified(|old| {
             let is_new = *old != status;
             *old = status;
             is_new

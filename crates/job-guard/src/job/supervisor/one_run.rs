@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use boot_time::{BootTime, sleep_until};
+use futures_util::future::OptionFuture;
 use nix::unistd::Pid;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, oneshot, watch};
 
@@ -41,6 +42,7 @@ const IN_FOREGROUND: &str = ", without a stop request; if the program goes into 
 static STARTING: Semaphore = Semaphore::const_new(1);
 
 /// One run of the program.
+#[derive(Default)]
 struct Run {
     ended: Ended,
     /// The main process, while it runs.
@@ -87,28 +89,15 @@ pub(super) struct Ended {
     pub(super) by_deadline: bool,
 }
 
-impl Default for Run {
+impl Default for Ended {
     fn default() -> Self {
-        Run {
-            ended: Ended {
-                exit: None,
-                since: BootTime::now(),
-                // Every other end sets its own reason.
-                reason: "its guard was lost".to_owned(),
-                was_asked: false,
-                by_deadline: false,
-            },
-            main: None,
-            is_asked: false,
-            unconfirmed: None,
-            probe: None,
-            dead: None,
-            is_out_of_memory: false,
-            cancel_probe: watch::Sender::new(false),
-            notify: None,
-            says_ready: watch::Sender::new(false),
-            copying: None,
-            arming: None,
+        Ended {
+            exit: None,
+            since: BootTime::now(),
+            // Every other end sets its own reason.
+            reason: "its guard was lost".to_owned(),
+            was_asked: false,
+            by_deadline: false,
         }
     }
 }
@@ -116,14 +105,6 @@ impl Default for Run {
 impl Run {
     fn pid(&self) -> Option<u32> {
         u32::try_from(self.main?.as_raw()).ok()
-    }
-
-    /// Returns when the program sends `READY=1`.
-    async fn hears_ready(notify: Option<&NotifySocket>, main: Option<Pid>) {
-        match notify.zip(main) {
-            Some((notify, main)) => notify.ready(main).await,
-            None => std::future::pending().await,
-        }
     }
 }
 
@@ -139,15 +120,15 @@ impl Supervisor {
         let mut run = Run::default();
         // In a pause one that freezes would rest until the end of its lease, as its leader does.
         let stop_timeout = if self.job.freezes { Duration::ZERO } else { self.job.stop_timeout };
-        let before = before_start(self.job.run_as.clone(), self.suspended.clone());
+        let before = before_start(self.job.run_as.clone(), self.task.time.suspended.clone());
         let may_start = tokio::select! {
             biased;
-            request = next_request(&mut self.stop_requests), if !self.is_abandoned => {
+            request = next_request(&mut self.task.stop_requests), if !self.is_abandoned => {
                 self.begin_stop(request);
                 return run.ended;
             }
             may_start = before => may_start,
-            () = lease_is_over(self.work_until.clone(), stop_timeout) => {
+            () = lease_is_over(self.task.time.until.clone(), stop_timeout) => {
                 let reason = Why::Deadline.to_string();
                 return Ended { reason, by_deadline: true, ..run.ended };
             }
@@ -211,7 +192,7 @@ impl Supervisor {
             launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
             run.notify = Some(socket);
         }
-        let (stdout, copying) = output::of_job(self.jobs.clone(), &self.guards)
+        let (stdout, copying) = output::of_job(self.task.jobs.clone(), &self.guards)
             .map_err(|error| format!("can't make a pipe for its output: {error}"))?;
         run.copying = Some(copying);
         // The guard inherits the worker's standard error, to which it passes on the job's output once the worker is
@@ -222,7 +203,7 @@ impl Supervisor {
 
     fn launch(&mut self, run_as: Option<Identity>) -> Launch {
         let job = &*self.job;
-        let until = *self.work_until.borrow_and_update();
+        let until = *self.task.time.until.borrow_and_update();
         Launch {
             working_dir: job.working_dir.clone(),
             stop_signal: job.stop_signal,
@@ -238,7 +219,7 @@ impl Supervisor {
 
     /// Supervises a guarded program until no process of it is left.
     async fn attend(&mut self, mut guarded: Guarded, run: &mut Run) {
-        if *self.suspended.borrow_and_update() {
+        if *self.task.time.suspended.borrow_and_update() {
             guarded.suspend(true);
         }
         let (mut kill_at, mut ordered_at) = (self.kill_at(run.dead), BootTime::now());
@@ -249,34 +230,24 @@ impl Supervisor {
                 ordered_at = BootTime::now();
             }
             let destroy_at = kill_at.max(ordered_at) + ESCALATION_LAG;
-            let probed = async {
-                match &mut run.probe {
-                    Some(probe) => probe.await,
-                    None => std::future::pending().await,
-                }
-            };
+            let says_ready = run.notify.as_ref().zip(run.main).map(|(notify, main)| notify.ready(main));
+            let time = &mut self.task.time;
             tokio::select! {
                 biased;
                 report = guarded.next() => match report {
                     Report::Gone => return,
                     other => self.handle(other, run),
                 },
-                request = next_request(&mut self.stop_requests), if !self.is_abandoned => {
+                request = next_request(&mut self.task.stop_requests), if !self.is_abandoned => {
                     let (stop, _) = self.begin_stop(request);
                     self.order_end(stop, &mut guarded, run);
                 }
-                renewed = self.work_until.changed(), if self.is_renewed => match renewed {
-                    Ok(()) => guarded.until(*self.work_until.borrow_and_update()),
-                    Err(_) => self.is_renewed = false,
-                },
-                changed = self.jobs.changed(), if self.is_followed => match changed {
-                    Ok(()) => self.adapt(run),
-                    Err(_) => self.is_followed = false,
-                },
-                changed = self.suspended.changed(), if self.is_suspendable => match changed {
-                    Ok(()) => guarded.suspend(*self.suspended.borrow_and_update()),
-                    Err(_) => self.is_suspendable = false,
-                },
+                // Without its sender none of them changes.
+                Ok(()) = time.until.changed() => guarded.until(*self.task.time.until.borrow_and_update()),
+                Ok(()) = self.task.jobs.changed() => self.adapt(run),
+                Ok(()) = time.suspended.changed() => {
+                    guarded.suspend(*self.task.time.suspended.borrow_and_update());
+                }
                 () = sleep_until(destroy_at) => {
                     tracing::error!(
                         job = self.job.name,
@@ -292,14 +263,14 @@ impl Supervisor {
                     );
                     guarded.signal_directly(self.job.stop_signal);
                 }
-                probed = probed => {
+                Some(probed) = OptionFuture::from(run.probe.as_mut()) => {
                     run.probe = None;
                     // During a stop the result of a probe does not count.
                     if run.main.is_some() && !run.is_asked && self.stop.is_none() {
                         self.probed(probed, &mut guarded, run);
                     }
                 }
-                Some(ask) = self.asks.recv() => match ask {
+                Some(ask) = self.task.asks.recv() => match ask {
                     RunAsk::HandOver(ask) => self.hand_over(ask, &guarded, run).await,
                     RunAsk::Arm(terms, ask) => self.arm(*terms, ask, &mut guarded, run),
                     RunAsk::ForgetReady(ask) => {
@@ -311,7 +282,7 @@ impl Supervisor {
                     RunAsk::Signal(signal) => guarded.signal(signal),
                 },
                 // The last one: a program that sends all the time holds up nothing.
-                () = Run::hears_ready(run.notify.as_ref(), run.main) => drop(run.says_ready.send_replace(true)),
+                Some(()) = OptionFuture::from(says_ready) => drop(run.says_ready.send_replace(true)),
             }
         }
     }
@@ -340,11 +311,10 @@ impl Supervisor {
         run.probe = None;
         run.arming = Some(ask);
         self.job = Arc::new(job);
-        (self.work_until, self.suspended) = (time.until, time.suspended);
-        (self.is_renewed, self.is_suspendable) = (true, true);
+        self.task.time = time;
         // What the guard does not know yet is sent by the loop.
-        self.work_until.mark_changed();
-        self.suspended.mark_changed();
+        self.task.time.until.mark_changed();
+        self.task.time.suspended.mark_changed();
         self.tell(Event::RoleChanges);
         self.publish(run.pid());
     }
@@ -361,7 +331,7 @@ impl Supervisor {
 
     /// Takes over what can change in the present run. The guard got the rest when the program was started.
     fn adapt(&mut self, run: &mut Run) {
-        let new = Arc::clone(&self.jobs.borrow_and_update());
+        let new = Arc::clone(&self.task.jobs.borrow_and_update());
         self.machine.set_rules(new.restart, new.exit_codes.clone());
         let has_other_check = new.liveness != self.job.liveness;
         self.job = Arc::new(Job {
@@ -511,11 +481,12 @@ impl Supervisor {
 
     fn probe(&self, run: &Run) -> Probe {
         // Another job goes on.
-        let suspended = if self.job.freezes { self.suspended.clone() } else { watch::channel(false).1 };
+        let suspended =
+            if self.job.freezes { self.task.time.suspended.clone() } else { watch::channel(false).1 };
         Probe {
             job: Arc::clone(&self.job),
             guards: self.guards.clone(),
-            work_until: self.work_until.clone(),
+            work_until: self.task.time.until.clone(),
             says_ready: run.says_ready.subscribe(),
             rests: [self.frozen.subscribe(), suspended],
             cancel: run.cancel_probe.subscribe(),
@@ -537,7 +508,7 @@ impl Supervisor {
     /// When the guard sends SIGKILL at the latest; `dead` is the stop of this run.
     fn kill_at(&self, dead: Option<Stop>) -> BootTime {
         let ends = [self.stop, dead].into_iter().flatten();
-        latest_kill(*self.work_until.borrow(), ends)
+        latest_kill(*self.task.time.until.borrow(), ends)
     }
 
     /// Answers, and waits for the next program.
@@ -555,7 +526,7 @@ impl Supervisor {
             let notify = run.notify.as_ref().map(NotifySocket::hand_over).transpose();
             let (notify, ready) = notify.map_err(|error| error.to_string())?.unzip();
             let program = Some(ProgramState { guard, output: output.state, notify });
-            let state = RunState { restarts: self.machine.restart_state(), ..RunState::of(program) };
+            let state = RunState { restarts: self.machine.restart_history(), ..RunState::of(program) };
             let descriptors = [socket, output.pipe].into_iter().chain(ready).collect();
             Ok(HandedRun { state, descriptors, held: vec![held, output.held] })
         };

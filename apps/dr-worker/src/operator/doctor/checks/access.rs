@@ -13,7 +13,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the credentials here may not read an election",
         why: "The elections can't be examined; a worker with these credentials can't join them.",
         action: "Give the workers' configuration with --config, or set the access lists (setAcl -R) to these credentials.",
-        look: refused,
+        look: |facts, found| facts.refused.iter().for_each(|refused| found.add(refused.clone())),
     },
     Check {
         id: "open-access",
@@ -24,12 +24,6 @@ pub(super) const CHECKS: &[Check] = &[
         look: open,
     },
 ];
-
-fn refused(facts: &Facts, found: &mut Found) {
-    for refused in &facts.refused {
-        found.add(refused.clone());
-    }
-}
 
 fn open(facts: &Facts, found: &mut Found) {
     let of_access =

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::{
-        facts::{ElectionFacts, Facts, StandingOrder},
+        facts::{ElectionFacts, Facts, OrderFacts, StandingOrder},
         finding::{Check, Found, Severity},
     },
     members::of_kind,
@@ -70,7 +70,13 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "an election is on hold",
         why: "No leader is elected after too many takeovers.",
         action: "Find out why the takeovers failed (`dr-worker history --job JOB`), then `dr-worker ack --job JOB`.",
-        look: hold,
+        look: |facts, found| {
+            for election in &facts.elections {
+                if let Some(hold) = &election.hold {
+                    found.add(format!("{}: {hold}", election.name));
+                }
+            }
+        },
     },
     Check {
         id: "paused",
@@ -78,7 +84,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "automatic decisions are suspended; a note during the first hour",
         why: "No failover happens.",
         action: "`dr-worker resume --job JOB`, or `dr-worker mode auto --job JOB`.",
-        look: paused,
+        look: |facts, found| orders(facts, found, |orders| orders.mode.as_slice()),
     },
     Check {
         id: "stopped",
@@ -86,7 +92,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "an operator has stopped the job, or a standby; a note during the first hour",
         why: "It does not run.",
         action: "`dr-worker start --job JOB` when the reason is gone, for a standby with `--standby MEMBER`.",
-        look: stopped,
+        look: |facts, found| orders(facts, found, |orders| &orders.stopped),
     },
     Check {
         id: "maintenance",
@@ -94,7 +100,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a member is in maintenance; a note during the first hour",
         why: "It is not elected.",
         action: "`dr-worker maintenance MEMBER --off`.",
-        look: maintenance,
+        look: |facts, found| orders(facts, found, |orders| &orders.maintenance),
     },
     Check {
         id: "closed-site",
@@ -102,7 +108,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a site is drained or marked as failed; a note during the first hour",
         why: "No member there is elected.",
         action: "`dr-worker drain SITE --off --job JOB`, or `dr-worker fail-site SITE --off --job JOB`.",
-        look: closed_sites,
+        look: |facts, found| orders(facts, found, |orders| &orders.closed),
     },
     Check {
         id: "breadcrumb",
@@ -110,7 +116,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a former leader has not reported that its job has ended",
         why: "Its job may still run; it is fenced before the job starts elsewhere, which takes time or fails.",
         action: "Make sure that it is off, then `dr-worker ack --fenced --job JOB`.",
-        look: breadcrumbs,
+        look: |facts, found| of_kind(facts, "not-fenced", found),
     },
     Check {
         id: "ghost",
@@ -118,7 +124,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "znodes of an ended session are left",
         why: "They block an id or the leadership.",
         action: "`dr-worker remove-ghosts --yes`.",
-        look: ghosts,
+        look: |facts, found| of_kind(facts, "ghost", found),
     },
     Check {
         id: "low-token",
@@ -126,7 +132,10 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a fencing token is older than one that was given before",
         why: "The resource refuses the leader.",
         action: "`dr-worker raise-token --job JOB --above TOKEN`.",
-        look: low_tokens,
+        look: |facts, found| {
+            of_kind(facts, "low-token", found);
+            of_kind(facts, "old-decision", found);
+        },
     },
     Check {
         id: "unreadable-znode",
@@ -134,7 +143,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a znode has content that can't be used",
         why: "It is ignored; the elector may decide nothing.",
         action: "Delete it, or write it again with the command that made it.",
-        look: unreadable,
+        look: |facts, found| of_kind(facts, "unreadable", found),
     },
     Check {
         id: "keep-unfenced",
@@ -142,7 +151,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a job with on_pause = \"keep\" is not fenced",
         why: "While ZooKeeper is away two leaders can work, and nothing refuses the older one.",
         action: "Check fencing tokens in the resource and set fenced = true, or set on_pause = \"stop\".",
-        look: keeps_unfenced,
+        look: |facts, found| {
+            for job in facts.jobs.iter().filter(|job| job.keeps && !job.fenced) {
+                found.add(format!("{} has on_pause = \"keep\" and is not fenced", job.name));
+            }
+        },
     },
     Check {
         id: "fast-unfenced",
@@ -198,11 +211,9 @@ fn no_leader(facts: &Facts, found: &mut Found) {
 
 fn no_candidate(facts: &Facts, found: &mut Found) {
     for election in decided(facts) {
-        let barred: Option<Vec<_>> =
-            election.candidates.iter().map(|c| c.barred.as_ref().map(|why| (c, why))).collect();
-        if let Some(barred) = barred {
-            let each: Vec<_> =
-                barred.iter().map(|(candidate, why)| format!("{}: {why}", candidate.member)).collect();
+        let barred =
+            election.candidates.iter().map(|c| Some(format!("{}: {}", c.member, c.barred.as_ref()?)));
+        if let Some(each) = barred.collect::<Option<Vec<_>>>() {
             let each = if each.is_empty() { "there are no members".to_owned() } else { each.join("; ") };
             found.add(format!("{}: no member may lead ({each})", election.name));
         }
@@ -210,13 +221,8 @@ fn no_candidate(facts: &Facts, found: &mut Found) {
 }
 
 fn no_other_site(facts: &Facts, found: &mut Found) {
-    for election in decided(facts) {
-        let sites: BTreeSet<_> =
-            election.sites.iter().chain(election.candidates.iter().map(|c| &c.site)).collect();
-        // A job that is meant for one site ends with it.
-        if sites.len() < 2 {
-            continue;
-        }
+    // A job that is meant for one site ends with it.
+    for election in decided(facts).filter(|election| sites(election).count() > 1) {
         for loss in election.losses.iter().filter(|loss| !loss.survives) {
             found.add(format!("{}: without site {}: {}", election.name, loss.site, loss.sentence));
         }
@@ -255,69 +261,14 @@ fn single_candidate(facts: &Facts, found: &mut Found) {
     }
 }
 
-fn hold(facts: &Facts, found: &mut Found) {
+/// Adds these orders: each as a note while it is new.
+fn orders(facts: &Facts, found: &mut Found, of: fn(&OrderFacts) -> &[StandingOrder]) {
     for election in &facts.elections {
-        if let Some(hold) = &election.hold {
-            found.add(format!("{}: {hold}", election.name));
+        for order in of(&election.orders) {
+            let age = Duration::from_millis(facts.now_ms.saturating_sub(order.at_ms));
+            let what = format!("{}: {}, since {}", election.name, order.sentence, moment(order.at_ms));
+            if age > FORGOTTEN_AFTER { found.add(what) } else { found.with(Severity::Note, what) }
         }
-    }
-}
-
-/// Adds an order: as a note while it is new.
-fn order(facts: &Facts, election: &ElectionFacts, order: &StandingOrder, found: &mut Found) {
-    let age = Duration::from_millis(facts.now_ms.saturating_sub(order.at_ms));
-    let what = format!("{}: {}, since {}", election.name, order.sentence, moment(order.at_ms));
-    if age > FORGOTTEN_AFTER {
-        found.add(what);
-    } else {
-        found.with(Severity::Note, what);
-    }
-}
-
-fn orders(facts: &Facts, found: &mut Found, of: impl Fn(&ElectionFacts) -> Vec<&StandingOrder>) {
-    for election in &facts.elections {
-        for each in of(election) {
-            order(facts, election, each, found);
-        }
-    }
-}
-
-fn paused(facts: &Facts, found: &mut Found) {
-    orders(facts, found, |election| election.orders.mode.iter().collect());
-}
-
-fn stopped(facts: &Facts, found: &mut Found) {
-    orders(facts, found, |election| election.orders.stopped.iter().collect());
-}
-
-fn maintenance(facts: &Facts, found: &mut Found) {
-    orders(facts, found, |election| election.orders.maintenance.iter().collect());
-}
-
-fn closed_sites(facts: &Facts, found: &mut Found) {
-    orders(facts, found, |election| election.orders.closed.iter().collect());
-}
-
-fn breadcrumbs(facts: &Facts, found: &mut Found) {
-    of_kind(facts, "not-fenced", found);
-}
-
-fn ghosts(facts: &Facts, found: &mut Found) {
-    of_kind(facts, "ghost", found);
-}
-
-fn low_tokens(facts: &Facts, found: &mut Found) {
-    of_kind(facts, "low-token", found);
-    of_kind(facts, "old-decision", found);
-}
-
-fn unreadable(facts: &Facts, found: &mut Found) {
-    of_kind(facts, "unreadable", found);
-}
-
-fn keeps_unfenced(facts: &Facts, found: &mut Found) {
-    for job in facts.jobs.iter().filter(|job| job.keeps && !job.fenced) {
-        found.add(format!("{} has on_pause = \"keep\" and is not fenced", job.name));
     }
 }
 

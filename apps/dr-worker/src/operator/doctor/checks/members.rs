@@ -1,11 +1,7 @@
 //! The members.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use election_core::strategy::in_words;
 use job_guard::ProcessState;
 
 use super::{
@@ -13,7 +9,7 @@ use super::{
         facts::Facts,
         finding::{Check, Found, Severity},
     },
-    servers::CLOCKS_APART,
+    servers::apart,
 };
 
 /// The checks, in the order of the report.
@@ -32,7 +28,14 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a member of the last day does not take part; a note if it has stopped by itself",
         why: "A crash, a lost host or a cut network: it can't take over.",
         action: "Start its worker again. A member that was removed for good is forgotten after a day.",
-        look: absent,
+        look: |facts, found| {
+            for election in &facts.elections {
+                for (stopped, sentence) in &election.absent {
+                    let severity = if *stopped { Severity::Note } else { Severity::Warning };
+                    found.with(severity, format!("{}: {sentence}", election.name));
+                }
+            }
+        },
     },
     Check {
         id: "member-mistaken",
@@ -40,7 +43,13 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "at the URL of a member another member answers",
         why: "Members suspect or trust the wrong one; clients go to the wrong node.",
         action: "Correct node.address and http.listen on these nodes.",
-        look: mistaken,
+        look: |facts, found| {
+            for member in &facts.members {
+                if let Some(other) = member.answers_as.as_ref().filter(|other| **other != member.member) {
+                    found.add(format!("at the URL of {} answers {other}", member.member));
+                }
+            }
+        },
     },
     Check {
         id: "member-state-dir",
@@ -48,7 +57,13 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the disk of a member's node.state_dir hangs",
         why: "The member starts no job, and a leader there can't start its job again.",
         action: "Repair the disk or the file server of this directory.",
-        look: start_no_job,
+        look: |facts, found| {
+            for member in &facts.members {
+                if let Some(why) = &member.problem {
+                    found.add(format!("{}: {why}", member.member));
+                }
+            }
+        },
     },
     Check {
         id: "few-standbys",
@@ -64,7 +79,13 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the clock of a member differs",
         why: "Exclusions, planned switchovers and windows for moves begin and end at the wrong time there.",
         action: "Synchronize the clocks (chrony, systemd-timesyncd).",
-        look: clocks,
+        look: |facts, found| {
+            for member in &facts.members {
+                if let Some(apart) = apart(member.clock) {
+                    found.add(format!("the clock of {} is {apart}", member.member));
+                }
+            }
+        },
     },
     Check {
         id: "member-versions",
@@ -88,7 +109,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a member has another policy than the elector",
         why: "As the elector it decides differently.",
         action: "Compare `dr-worker config show` on these nodes.",
-        look: policies,
+        look: |facts, found| of_kind(facts, "other-policy", found),
     },
     Check {
         id: "duplicate-id",
@@ -111,23 +132,6 @@ fn unreachable(facts: &Facts, found: &mut Found) {
     }
 }
 
-fn absent(facts: &Facts, found: &mut Found) {
-    for election in &facts.elections {
-        for (stopped, sentence) in &election.absent {
-            let severity = if *stopped { Severity::Note } else { Severity::Warning };
-            found.with(severity, format!("{}: {sentence}", election.name));
-        }
-    }
-}
-
-fn mistaken(facts: &Facts, found: &mut Found) {
-    for member in &facts.members {
-        if let Some(other) = member.answers_as.as_ref().filter(|other| **other != member.member) {
-            found.add(format!("at the URL of {} answers {other}", member.member));
-        }
-    }
-}
-
 fn few_standbys(facts: &Facts, found: &mut Found) {
     let mut by_job = BTreeMap::<&str, Vec<(&str, &str)>>::new();
     for member in &facts.members {
@@ -146,24 +150,6 @@ fn few_standbys(facts: &Facts, found: &mut Found) {
                 found.add(format!("the only ready standby of {job} is that of {member} ({others})"));
             }
             _ => {}
-        }
-    }
-}
-
-fn start_no_job(facts: &Facts, found: &mut Found) {
-    for member in &facts.members {
-        if let Some(why) = &member.problem {
-            found.add(format!("{}: {why}", member.member));
-        }
-    }
-}
-
-fn clocks(facts: &Facts, found: &mut Found) {
-    for member in &facts.members {
-        if let Some(clock) = member.clock.filter(|clock| clock.apart() > CLOCKS_APART) {
-            let apart = in_words(Duration::from_millis(clock.ahead_ms.unsigned_abs()));
-            let side = if clock.ahead_ms > 0 { "ahead of" } else { "behind" };
-            found.add(format!("the clock of {} is {apart} {side} that of this machine", member.member));
         }
     }
 }
@@ -193,10 +179,6 @@ fn overlays(facts: &Facts, found: &mut Found) {
         }
     }
     of_kind(facts, "refused-config", found);
-}
-
-fn policies(facts: &Facts, found: &mut Found) {
-    of_kind(facts, "other-policy", found);
 }
 
 /// The problems of this kind that the view of each election has found.

@@ -28,7 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a command, hook, check or directory of a job can't be used on this node",
         why: "The takeover fails on this node.",
         action: "Install what is missing, or correct the key.",
-        look: not_runnable,
+        look: |facts, found| unusable(facts, found, true),
     },
     Check {
         id: "unusable-file",
@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a file of tokens, certificates, secrets or the log can't be used on this node",
         why: "The worker does not start, or notifications fail.",
         action: "Correct the file, its owner or its mode.",
-        look: unusable_file,
+        look: |facts, found| unusable(facts, found, false),
     },
     Check {
         id: "certificate",
@@ -44,7 +44,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the certificate of this node ends soon, or others refuse it (error)",
         why: "Other workers and clients refuse the endpoints of this node.",
         action: "Renew the certificate.",
-        look: certificate,
+        look: |facts, found| {
+            if let Some((is_refused, what)) = node(facts).and_then(|node| node.certificate.as_ref()) {
+                found.with(if *is_refused { Severity::Error } else { Severity::Warning }, what.clone());
+            }
+        },
     },
     Check {
         id: "readable-secret",
@@ -52,7 +56,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "other users can read ZooKeeper's credentials",
         why: "Every user of this node can change the elections.",
         action: "Give the file the worker's group (dr-worker), and run chmod 640 on it.",
-        look: readable_secret,
+        look: |facts, found| {
+            if let Some(path) = node(facts).and_then(|node| node.readable_secret.as_ref()) {
+                found.add(format!("other users can read {path} (zookeeper.auth.credentials_file)"));
+            }
+        },
     },
     Check {
         id: "plain-password",
@@ -60,7 +68,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the password for ZooKeeper is sent in plain text",
         why: "Everyone on the path can read it, and then change the elections.",
         action: "Set zookeeper.tls, or zookeeper.auth.scheme = \"sasl\".",
-        look: plain_password,
+        look: |facts, found| {
+            if let Some(what) = node(facts).and_then(|node| node.plain_password) {
+                found.add(what.to_owned());
+            }
+        },
     },
     Check {
         id: "state-dir",
@@ -68,7 +80,12 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "node.state_dir can't be written",
         why: "The worker does not start.",
         action: "Create it for the worker's user; run this as that user.",
-        look: state_dir,
+        look: |facts, found| {
+            let Some(node) = node(facts) else { return };
+            if let Some(why) = &node.not_writable {
+                found.add(format!("node.state_dir {} can't be written: {why}", node.state_dir));
+            }
+        },
     },
     Check {
         id: "state-in-memory",
@@ -76,7 +93,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "node.state_dir is in memory",
         why: "After a restart of the machine the last output of the jobs is lost, and what was written is missing.",
         action: "Set node.state_dir to a directory on a disk.",
-        look: state_in_memory,
+        look: |facts, found| {
+            if let Some(node) = node(facts).filter(|node| node.in_memory) {
+                found.add(format!("node.state_dir {} is in memory", node.state_dir));
+            }
+        },
     },
     Check {
         id: "open-files",
@@ -92,7 +113,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a limit of a job is not that of a cgroup",
         why: "memory then bounds the address space of each process, and processes those of the user, but not root's.",
         action: "Run the worker in a unit with Delegate=yes and DelegateSubgroup=worker (systemd 254 or newer).",
-        look: unmet_limits,
+        look: |facts, found| {
+            for (job, key, why) in node(facts).into_iter().flat_map(|node| &node.unmet_limits) {
+                found.add(format!("{}.{key}: {why}", job_key(job)));
+            }
+        },
     },
     Check {
         id: "locked-memory",
@@ -116,7 +141,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "other hosts can use the HTTP endpoints without a certificate, or send tokens in plain text",
         why: "Everyone on those hosts can read the state, or the tokens.",
         action: "Set http.access.status and http.tls, or listen on 127.0.0.1.",
-        look: exposed,
+        look: |facts, found| {
+            for what in node(facts).into_iter().flat_map(|node| &node.exposed) {
+                found.add(format!("the HTTP endpoints can be reached from other hosts: {what}"));
+            }
+        },
     },
     Check {
         id: "watchdog",
@@ -124,7 +153,12 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the watchdog device can't be used; an error where watchdog.mode is \"required\"",
         why: "A host that hangs is not reset. Where it is required, this node does not lead.",
         action: "Load the driver (softdog, iTCO_wdt), and let the worker's user write to watchdog.device.",
-        look: watchdog,
+        look: |facts, found| {
+            if let Some((is_required, why)) = node(facts).and_then(|node| node.watchdog.as_ref()) {
+                let severity = if *is_required { Severity::Error } else { Severity::Warning };
+                found.with(severity, format!("the watchdog can't be used: {why}"));
+            }
+        },
     },
 ];
 
@@ -154,45 +188,6 @@ fn unusable(facts: &Facts, found: &mut Found, of_jobs: bool) {
     }
 }
 
-fn not_runnable(facts: &Facts, found: &mut Found) {
-    unusable(facts, found, true);
-}
-
-fn unusable_file(facts: &Facts, found: &mut Found) {
-    unusable(facts, found, false);
-}
-
-fn certificate(facts: &Facts, found: &mut Found) {
-    if let Some((is_refused, what)) = node(facts).and_then(|node| node.certificate.as_ref()) {
-        found.with(if *is_refused { Severity::Error } else { Severity::Warning }, what.clone());
-    }
-}
-
-fn readable_secret(facts: &Facts, found: &mut Found) {
-    if let Some(path) = node(facts).and_then(|node| node.readable_secret.as_ref()) {
-        found.add(format!("other users can read {path} (zookeeper.auth.credentials_file)"));
-    }
-}
-
-fn plain_password(facts: &Facts, found: &mut Found) {
-    if let Some(what) = node(facts).and_then(|node| node.plain_password) {
-        found.add(what.to_owned());
-    }
-}
-
-fn state_dir(facts: &Facts, found: &mut Found) {
-    let Some(node) = node(facts) else { return };
-    if let Some(why) = &node.not_writable {
-        found.add(format!("node.state_dir {} can't be written: {why}", node.state_dir));
-    }
-}
-
-fn state_in_memory(facts: &Facts, found: &mut Found) {
-    if let Some(node) = node(facts).filter(|node| node.in_memory) {
-        found.add(format!("node.state_dir {} is in memory", node.state_dir));
-    }
-}
-
 fn open_files(facts: &Facts, found: &mut Found) {
     let Some((most, needed)) = node(facts).and_then(|node| node.open_files) else { return };
     if most < needed {
@@ -217,27 +212,8 @@ fn locked_memory(facts: &Facts, found: &mut Found) {
     }
 }
 
-fn unmet_limits(facts: &Facts, found: &mut Found) {
-    for (job, key, why) in node(facts).into_iter().flat_map(|node| &node.unmet_limits) {
-        found.add(format!("{}.{key}: {why}", job_key(job)));
-    }
-}
-
 fn processes(facts: &Facts, found: &mut Found) {
     if let Some(most) = node(facts).and_then(|node| node.processes).filter(|most| *most < FEWEST_PROCESSES) {
         found.add(format!("the worker's user may have {most} processes"));
-    }
-}
-
-fn exposed(facts: &Facts, found: &mut Found) {
-    for what in node(facts).into_iter().flat_map(|node| &node.exposed) {
-        found.add(format!("the HTTP endpoints can be reached from other hosts: {what}"));
-    }
-}
-
-fn watchdog(facts: &Facts, found: &mut Found) {
-    if let Some((is_required, why)) = node(facts).and_then(|node| node.watchdog.as_ref()) {
-        let severity = if *is_required { Severity::Error } else { Severity::Warning };
-        found.with(severity, format!("the watchdog can't be used: {why}"));
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use election_core::strategy::in_words;
 
 use super::super::{
-    facts::{Facts, Server, ServerAnswer},
+    facts::{Clock, Facts, Server, ServerAnswer},
     finding::{Check, Found, Severity},
 };
 use crate::commands::servers::Quorum;
@@ -22,7 +22,7 @@ const FEWEST_BETWEEN_SNAPSHOTS: f64 = 10_000.0;
 const SLOWEST_FSYNC: Duration = Duration::from_millis(100);
 const GIB: f64 = 1_073_741_824.0;
 /// Clocks of servers and members.
-pub(super) const CLOCKS_APART: Duration = Duration::from_secs(1);
+const CLOCKS_APART: Duration = Duration::from_secs(1);
 
 /// The checks, in the order of the report.
 pub(super) const CHECKS: &[Check] = &[
@@ -32,7 +32,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "no session with ZooKeeper could be made",
         why: "Without a session no worker leads, and no leader is elected.",
         action: "Start the servers that are down; check zookeeper.connect, the network and the credentials.",
-        look: session,
+        look: |facts, found| {
+            if facts.session.is_none() {
+                found.add(format!("no session with ZooKeeper: {}", facts.no_session));
+            }
+        },
     },
     Check {
         id: "server-unreachable",
@@ -40,7 +44,13 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a server of zookeeper.connect accepts no connection",
         why: "Each server that is down reduces the number of faults that the ensemble survives.",
         action: "Start the server, or correct zookeeper.connect or the firewall.",
-        look: unreachable,
+        look: |facts, found| {
+            for server in &facts.servers {
+                if let Some(why) = &server.unreachable {
+                    found.add(format!("{} can't be reached: {why}", server.name));
+                }
+            }
+        },
     },
     Check {
         id: "server-not-serving",
@@ -56,7 +66,7 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a server shows a znode of an election that the quorum has deleted, or lacks one that the quorum has",
         why: "Members that use this server wait for a member that is gone, or do not see one that is there. Workers find out within eight session timeouts and leave the server.",
         action: "Stop the server, delete its data directory (not its myid), and start it: it copies the leader's data.",
-        look: disagreements,
+        look: |facts, found| facts.disagreements.iter().for_each(|sentence| found.add(sentence.clone())),
     },
     Check {
         id: "server-silent",
@@ -80,7 +90,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "only one server has a vote",
         why: "With this server all elections are lost, and perhaps their data.",
         action: "Run three servers in three sites.",
-        look: alone,
+        look: |facts, found| {
+            if let [Some(only)] = facts.voters()[..] {
+                found.add(format!("{} is the only server with a vote", only.name));
+            }
+        },
     },
     Check {
         id: "servers-even",
@@ -96,7 +110,13 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the loss of one site loses the quorum",
         why: "The other site can't take over if that site is lost: nothing elects a leader.",
         action: "Distribute the voting servers over three sites, so that each has fewer than half of them.",
-        look: site_quorum,
+        look: |facts, found| {
+            let quorum = Quorum::of(&facts.servers);
+            // A server alone is another finding.
+            if facts.asked.has_sites && quorum.voters > 1 {
+                quorum.lost.iter().for_each(|lost| found.add(lost.to_string()));
+            }
+        },
     },
     Check {
         id: "server-sites",
@@ -128,7 +148,13 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a server runs with forceSync=no",
         why: "A server that loses power forgets decisions that it has acknowledged; two members can be elected for one term.",
         action: "Remove forceSync from the server's settings.",
-        look: force_sync,
+        look: |facts, found| {
+            for server in &facts.servers {
+                if server.properties.get("zookeeper.forceSync") == Some("no") {
+                    found.add(format!("{} runs with forceSync=no", server.name));
+                }
+            }
+        },
     },
     Check {
         id: "skip-acl",
@@ -136,7 +162,14 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a server ignores access lists",
         why: "Every client that reaches the servers can change elections and stop jobs.",
         action: "Remove skipACL from the servers' settings.",
-        look: skip_acl,
+        look: |facts, found| {
+            for server in facts.servers.iter().filter(|server| is_on(&server.properties, "skipACL")) {
+                found.add(format!("{} runs with skipACL=yes", server.name));
+            }
+            if facts.session.as_ref().and_then(|held| held.ignores_access_lists) == Some(true) {
+                found.add("a client without credentials has read a znode whose access list forbids it");
+            }
+        },
     },
     Check {
         id: "no-access-lists",
@@ -144,7 +177,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the znodes of the elections have no access lists",
         why: "Every client that reaches the servers can move and stop jobs.",
         action: "Set [zookeeper.auth] on all nodes, if not only trusted hosts reach the servers.",
-        look: no_access_lists,
+        look: |facts, found| {
+            if facts.asked.is_open {
+                found.add("zookeeper.acl is \"open\"");
+            }
+        },
     },
     Check {
         id: "eager-acl",
@@ -184,7 +221,14 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "a server takes long to write to its disk",
         why: "Each decision and each heartbeat waits for the disks of a majority.",
         action: "Give dataLogDir a disk of its own.",
-        look: slow_fsync,
+        look: |facts, found| {
+            for server in &facts.servers {
+                let mean = server.metrics.number("zk_avg_fsynctime").unwrap_or(0.0);
+                if mean > SLOWEST_FSYNC.as_secs_f64() * 1000.0 {
+                    found.add(format!("{} takes {mean:.0} ms on average to write to its disk", server.name));
+                }
+            }
+        },
     },
     Check {
         id: "outstanding-requests",
@@ -192,7 +236,14 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "many requests wait at a server",
         why: "Heartbeats wait with them, and leases end.",
         action: "Find the client that sends them (`cons`), or use an ensemble for the elections alone.",
-        look: outstanding,
+        look: |facts, found| {
+            for server in &facts.servers {
+                let waiting = server.metrics.number("zk_outstanding_requests").unwrap_or(0.0);
+                if waiting > MOST_OUTSTANDING {
+                    found.add(format!("{waiting} requests wait at {}", server.name));
+                }
+            }
+        },
     },
     Check {
         id: "large-ensemble",
@@ -208,7 +259,13 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the clock of a server differs",
         why: "Times in logs can't be compared after an incident.",
         action: "Synchronize the clocks (chrony, systemd-timesyncd).",
-        look: clocks,
+        look: |facts, found| {
+            for server in &facts.servers {
+                if let Some(apart) = apart(server.clock) {
+                    found.add(format!("the clock of {} is {apart}", server.name));
+                }
+            }
+        },
     },
 ];
 
@@ -219,24 +276,6 @@ pub(super) fn names<'a>(all: impl IntoIterator<Item = &'a str>) -> String {
 
 fn living(facts: &Facts) -> impl Iterator<Item = &Server> {
     facts.servers.iter().filter(|server| server.unreachable.is_none())
-}
-
-fn session(facts: &Facts, found: &mut Found) {
-    if facts.session.is_none() {
-        found.add(format!("no session with ZooKeeper: {}", facts.no_session));
-    }
-}
-
-fn disagreements(facts: &Facts, found: &mut Found) {
-    facts.disagreements.iter().for_each(|sentence| found.add(sentence.clone()));
-}
-
-fn unreachable(facts: &Facts, found: &mut Found) {
-    for server in &facts.servers {
-        if let Some(why) = &server.unreachable {
-            found.add(format!("{} can't be reached: {why}", server.name));
-        }
-    }
 }
 
 fn not_serving(facts: &Facts, found: &mut Found) {
@@ -280,12 +319,6 @@ fn no_properties(facts: &Facts, found: &mut Found) {
     }
 }
 
-fn alone(facts: &Facts, found: &mut Found) {
-    if let [Some(only)] = facts.voters()[..] {
-        found.add(format!("{} is the only server with a vote", only.name));
-    }
-}
-
 fn even(facts: &Facts, found: &mut Found) {
     let count = facts.voters().len();
     if count > 0 && count.is_multiple_of(2) {
@@ -319,14 +352,6 @@ fn no_sites(facts: &Facts, found: &mut Found) {
     }
 }
 
-fn site_quorum(facts: &Facts, found: &mut Found) {
-    let quorum = Quorum::of(&facts.servers);
-    // A server alone is another finding.
-    if facts.asked.has_sites && quorum.voters > 1 {
-        quorum.lost.iter().for_each(|lost| found.add(lost.to_string()));
-    }
-}
-
 fn unlisted(facts: &Facts, found: &mut Found) {
     let unlisted = facts.voters().iter().filter(|voter| voter.is_none()).count();
     if unlisted > 0 {
@@ -348,29 +373,6 @@ fn versions(facts: &Facts, found: &mut Found) {
 /// Whether a property that is off by default is on.
 fn is_on(properties: &ServerAnswer, name: &str) -> bool {
     matches!(properties.get(&format!("zookeeper.{name}")), Some("yes" | "true"))
-}
-
-fn force_sync(facts: &Facts, found: &mut Found) {
-    for server in &facts.servers {
-        if server.properties.get("zookeeper.forceSync") == Some("no") {
-            found.add(format!("{} runs with forceSync=no", server.name));
-        }
-    }
-}
-
-fn skip_acl(facts: &Facts, found: &mut Found) {
-    for server in facts.servers.iter().filter(|server| is_on(&server.properties, "skipACL")) {
-        found.add(format!("{} runs with skipACL=yes", server.name));
-    }
-    if facts.session.as_ref().and_then(|held| held.ignores_access_lists) == Some(true) {
-        found.add("a client without credentials has read a znode whose access list forbids it");
-    }
-}
-
-fn no_access_lists(facts: &Facts, found: &mut Found) {
-    if facts.asked.is_open {
-        found.add("zookeeper.acl is \"open\"");
-    }
 }
 
 fn eager_acl(facts: &Facts, found: &mut Found) {
@@ -416,24 +418,6 @@ fn disk_space(facts: &Facts, found: &mut Found) {
     }
 }
 
-fn slow_fsync(facts: &Facts, found: &mut Found) {
-    for server in &facts.servers {
-        let mean = server.metrics.number("zk_avg_fsynctime").unwrap_or(0.0);
-        if mean > SLOWEST_FSYNC.as_secs_f64() * 1000.0 {
-            found.add(format!("{} takes {mean:.0} ms on average to write to its disk", server.name));
-        }
-    }
-}
-
-fn outstanding(facts: &Facts, found: &mut Found) {
-    for server in &facts.servers {
-        let waiting = server.metrics.number("zk_outstanding_requests").unwrap_or(0.0);
-        if waiting > MOST_OUTSTANDING {
-            found.add(format!("{waiting} requests wait at {}", server.name));
-        }
-    }
-}
-
 fn large(facts: &Facts, found: &mut Found) {
     for server in &facts.servers {
         for (key, what, most) in MOST {
@@ -444,12 +428,10 @@ fn large(facts: &Facts, found: &mut Found) {
     }
 }
 
-fn clocks(facts: &Facts, found: &mut Found) {
-    for server in &facts.servers {
-        if let Some(clock) = server.clock.filter(|clock| clock.apart() > CLOCKS_APART) {
-            let apart = in_words(Duration::from_millis(clock.ahead_ms.unsigned_abs()));
-            let side = if clock.ahead_ms > 0 { "ahead of" } else { "behind" };
-            found.add(format!("the clock of {} is {apart} {side} that of this machine", server.name));
-        }
-    }
+/// How far a clock is from that of this machine, if that matters.
+pub(super) fn apart(clock: Option<Clock>) -> Option<String> {
+    let clock = clock.filter(|clock| clock.apart() > CLOCKS_APART)?;
+    let apart = in_words(Duration::from_millis(clock.ahead_ms.unsigned_abs()));
+    let side = if clock.ahead_ms > 0 { "ahead of" } else { "behind" };
+    Some(format!("{apart} {side} that of this machine"))
 }

@@ -77,7 +77,11 @@ pub(super) const CHECKS: &[Check] = &[
         finds: "the servers end a session with its connection",
         why: "No lease can be given, so no member leads.",
         action: "Use Apache ZooKeeper.",
-        look: no_lease,
+        look: |facts, found| {
+            if facts.session.as_ref().is_some_and(|held| !held.leases) {
+                found.add("these servers end a session with its connection");
+            }
+        },
     },
 ];
 
@@ -189,12 +193,6 @@ fn late_expiry(facts: &Facts, found: &mut Found) {
             in_words(timeout),
             in_words(timeout + tick)
         ));
-    }
-}
-
-fn no_lease(facts: &Facts, found: &mut Found) {
-    if facts.session.as_ref().is_some_and(|held| !held.leases) {
-        found.add("these servers end a session with its connection");
     }
 }
 

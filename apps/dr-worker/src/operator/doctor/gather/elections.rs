@@ -11,14 +11,15 @@ use election_core::{
 use zk_session::{OpError, Session};
 
 use super::{
-    super::facts::{CandidateFacts, ElectionFacts, Facts, Loss, OrderFacts, ProblemFacts, StandingOrder},
+    super::facts::{CandidateFacts, ElectionFacts, Facts, Loss, OrderFacts, StandingOrder},
     members,
 };
 use crate::{
     commands::Operator,
     error::Error,
     view::{
-        Explained, Simulated, WhatIf, absence, diagnose, disagreement, hold_of, statuses::WorkerStatuses,
+        Explained, ProblemRow, Simulated, WhatIf, absence, diagnose, disagreement, hold_of,
+        statuses::WorkerStatuses,
     },
 };
 
@@ -40,24 +41,16 @@ async fn read(operator: &Operator, servers: &[(String, Session)], facts: &mut Fa
     let mut all_members = BTreeMap::new();
     for name in names {
         let paths = operator.paths(&name)?;
-        let (snapshot, problems) = match observer.snapshot(&paths).await {
+        let snapshot = match observer.snapshot(&paths).await {
             Err(ReadError::NoElection(_)) => continue,
             Err(error) => {
                 refused(error, facts)?;
                 continue;
             }
-            Ok(snapshot) => {
-                let problems =
-                    diagnose(&observer, &operator.config.zookeeper, &name, &paths, &snapshot).await;
-                match problems {
-                    Ok(problems) => (snapshot, problems),
-                    Err(error) => {
-                        refused(error, facts)?;
-                        (snapshot, Vec::new())
-                    }
-                }
-            }
+            Ok(snapshot) => snapshot,
         };
+        let problems = diagnose(&observer, &operator.config.zookeeper, &name, &paths, &snapshot).await;
+        let problems = problems.or_else(|error| refused(error, facts).map(|()| Vec::new()))?;
         // A server that stops answering meanwhile is another finding.
         let compared = compare_servers(servers, &paths).await.unwrap_or_default();
         facts.disagreements.extend(compared.iter().map(|found| format!("{name}: {}", disagreement(found))));
@@ -65,12 +58,12 @@ async fn read(operator: &Operator, servers: &[(String, Session)], facts: &mut Fa
             members::add(&mut all_members, &name, record);
         }
         let hold = statuses.skipped(&name, &snapshot).await.and_then(|skipped| hold_of(&skipped, &name));
-        let problems =
-            problems.into_iter().map(|row| ProblemFacts { kind: row.kind, sentence: row.sentence });
-        let unreadable = snapshot.unreadable.iter();
-        let unreadable = unreadable
-            .map(|e| ProblemFacts { kind: "unreadable", sentence: format!("{}: {}", e.path, e.why) });
-        let problems = problems.chain(unreadable).collect();
+        let unreadable = snapshot.unreadable.iter().map(|e| ProblemRow {
+            kind: "unreadable",
+            sentence: format!("{}: {}", e.path, e.why),
+            command: None,
+        });
+        let problems = problems.into_iter().chain(unreadable).collect();
         facts.elections.push(ElectionFacts {
             hold,
             problems,
@@ -94,6 +87,7 @@ fn refused(error: ReadError, facts: &mut Facts) -> Result<(), Error> {
 
 fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> ElectionFacts {
     let config = &operator.config;
+    let policy = config.policy_of(name).who.site_policy;
     let explained = Explained::new(name, snapshot, config, now_ms);
     let has_elector = snapshot.layout == Layout::Elector;
     let leaders = snapshot.leader_znodes.iter().map(|leader| {
@@ -108,15 +102,8 @@ fn of(operator: &Operator, name: &str, snapshot: &Snapshot, now_ms: u64) -> Elec
     let mut election = ElectionFacts {
         name: name.to_owned(),
         has_elector,
-        sites: config.policy_of(name).who.site_policy.sites.iter().map(ToString::to_string).collect(),
-        forbidden: config
-            .policy_of(name)
-            .who
-            .site_policy
-            .forbidden_sites
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
+        sites: policy.sites.iter().map(ToString::to_string).collect(),
+        forbidden: policy.forbidden_sites.iter().map(ToString::to_string).collect(),
         candidates: candidates(&explained, &leaders),
         absent: absent.collect(),
         leaders,

@@ -23,7 +23,7 @@ pub(super) fn node(config: &Config) -> NodeFacts {
     let secret = config.zookeeper.auth.as_ref().map(|auth| &auth.credentials_file);
     let worker = StateLock::holder(dir, config.node.id.as_str()).ok().flatten();
     let process = worker.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
-    let limits = limits_of(&process);
+    let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap_or_default();
     NodeFacts {
         id: config.node.id.to_string(),
         address: config.node.address.clone(),
@@ -41,17 +41,11 @@ pub(super) fn node(config: &Config) -> NodeFacts {
         state_dir: dir.display().to_string(),
         not_writable: not_writable(dir),
         in_memory: existing(dir).is_some_and(is_in_memory),
-        open_files: limits
-            .as_deref()
-            .and_then(|text| limit(text, "Max open files"))
-            .map(|most| (most, needed(&config.jobs))),
+        open_files: limit(&limits, "Max open files").map(|most| (most, needed(&config.jobs))),
         // Without a worker its cgroup isn't known.
         unmet_limits: worker.map(|_| unmet_limits(config, &process)).unwrap_or_default(),
-        locked_memory: limits
-            .as_deref()
-            .and_then(|text| soft_limit(text, "Max locked memory"))
-            .filter(|_| !may_lock_any_memory(&process)),
-        processes: limits.as_deref().and_then(|text| limit(text, "Max processes")),
+        locked_memory: soft_limit(&limits, "Max locked memory").filter(|_| !may_lock_any_memory(&process)),
+        processes: limit(&limits, "Max processes"),
         watchdog: watchdog(&config.watchdog),
         exposed: if is_loopback(&config.http.listen) { Vec::new() } else { exposed(&config.http) },
     }
@@ -113,10 +107,6 @@ fn unmet_limits(config: &Config, process: &str) -> Vec<(String, &'static str, St
     wanted
         .filter_map(|(job, key, controller)| Some((job.name().to_owned(), key, lack(controller)?)))
         .collect()
-}
-
-fn limits_of(pid: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/{pid}/limits")).ok()
 }
 
 /// The hard limit of this name; `None` if there is no limit. A worker raises its soft limit of open files.

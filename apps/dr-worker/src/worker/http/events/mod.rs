@@ -72,9 +72,7 @@ impl Hub {
         let jobs = worker.jobs().len();
         self.seen.lock().resize(jobs + 1, Vec::new());
         for at in 0..jobs {
-            for follow in [Follow::Election, Follow::Process] {
-                all.spawn(follow.job(Arc::clone(&self), Arc::clone(&worker), at));
-            }
+            all.spawn(Arc::clone(&self).follow_job(Arc::clone(&worker), at));
         }
         if let Some(session) = worker.session() {
             let (hub, mut states) = (Arc::clone(&self), session.subscribe());
@@ -93,13 +91,20 @@ impl Hub {
         while all.join_next().await.is_some() {}
     }
 
-    fn look_at_job(&self, worker: &Worker, at: usize) {
+    async fn follow_job(self: Arc<Self>, worker: Arc<Worker>, at: usize) {
         let Some(job) = worker.jobs().get(at) else { return };
         let parts = || parts(&job.election.status().now(), &job.slot.process());
-        self.look(&worker.node().id, at, Some(job.slot.name()), parts);
+        let look = || self.look(&worker.node().id, at, Some(job.slot.name()), parts);
+        let follow_election = async {
+            let mut status: watch::Receiver<ElectionStatus> = job.election.status().into();
+            while status.changed().await.is_ok() {
+                look();
+            }
+        };
+        tokio::join!(follow_election, job.slot.follow_process(look));
     }
 
-    /// Several tasks look at a job: only what is seen under the lock is newer than what was seen before.
+    /// Several tasks look: only what is seen under the lock is newer than what was seen before.
     fn look(&self, member: &MemberId, at: usize, job: Option<&str>, see: impl FnOnce() -> Vec<EventPart>) {
         let mut seen = self.seen.lock();
         let Some(before) = seen.get_mut(at) else { return };
@@ -120,27 +125,6 @@ fn of_member(member: &MemberId, job: Option<&str>, own: &Value) -> Value {
         data.extend(own.clone());
     }
     data
-}
-
-/// What of a job is followed.
-enum Follow {
-    Election,
-    Process,
-}
-
-impl Follow {
-    async fn job(self, hub: Arc<Hub>, worker: Arc<Worker>, at: usize) {
-        let Some(job) = worker.jobs().get(at) else { return };
-        match self {
-            Self::Process => job.slot.follow_process(|| hub.look_at_job(&worker, at)).await,
-            Self::Election => {
-                let mut status: watch::Receiver<ElectionStatus> = job.election.status().into();
-                while status.changed().await.is_ok() {
-                    hub.look_at_job(&worker, at);
-                }
-            }
-        }
-    }
 }
 
 pub(super) async fn events(

@@ -6,7 +6,7 @@ use job_guard::{Deadline, Job, JobRun, KILL_RESERVE, OneShot, ProcessState, Work
 use zk_session::BootTime;
 
 use super::{
-    super::{env::JobEnv, error::JobError},
+    super::{described::beside, env::JobEnv, error::JobError},
     Standby, StandbyState,
 };
 use crate::config::{JobSpec, RoleChange};
@@ -113,17 +113,8 @@ impl Standby {
         env: BTreeMap<String, String>,
         by: Option<Deadline>,
     ) -> Result<(), JobError> {
-        let command = OneShot {
-            command,
-            env,
-            timeout,
-            by,
-            working_dir: spec.working_dir.clone(),
-            no_new_privileges: spec.no_new_privileges,
-            run_as: spec.run_as.clone(),
-            logs_errors: true,
-            ..OneShot::new(format!("job {} {name}", spec.name))
-        };
+        let beside = beside(&spec, name, spec.run_as.clone(), env);
+        let command = OneShot { command, timeout, by, logs_errors: true, ..beside };
         self.commands.run_change(spec, name, command, self.guards.clone()).await
     }
 }

@@ -132,15 +132,7 @@ impl JobSlot {
             is_before_stop_done: false,
             is_past_ready: false,
         };
-        let file = node.state_dir.join(format!("{}.{}.leadership.json", node.id, job.name()));
-        let env = JobEnv {
-            job: job.name().to_owned(),
-            member: node.id.to_string(),
-            site: node.site.to_string(),
-            ..JobEnv::default()
-        };
-        let standby = Standby::of(&job.spec, env, node.address.clone(), guards.clone(), file);
-        Self {
+        let mut slot = Self {
             name: job.name().to_owned(),
             member: node.id.to_string(),
             site: node.site.to_string(),
@@ -153,8 +145,12 @@ impl JobSlot {
             hastened: watch::channel(false).0,
             turns: watch::channel(0).0,
             rehearsals: Rehearsals::default(),
-            standby: standby.map(Arc::new),
-        }
+            standby: None,
+        };
+        let file = node.state_dir.join(format!("{}.{}.leadership.json", node.id, job.name()));
+        let (env, guards) = (slot.env_of_member(), slot.guards.clone());
+        slot.standby = Standby::of(&job.spec, env, node.address.clone(), guards, file).map(Arc::new);
+        slot
     }
 
     /// The job's name.
