@@ -1,6 +1,6 @@
 //! What a process may do by its capabilities.
 
-use std::fs;
+use crate::guard::tree::kernel_text;
 
 /// The bits in `/proc/PID/status`.
 const CAP_KILL: u64 = 1 << 5;
@@ -30,7 +30,7 @@ pub fn may_lock_any_memory(process: &str) -> bool {
 }
 
 fn has(process: &str, all: u64) -> bool {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let status = kernel_text(&format!("/proc/{process}/status")).unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
     u64::from_str_radix(effective.trim(), 16).is_ok_and(|set| set & all == all)
 }

@@ -70,7 +70,8 @@ pub(super) fn run(sources: &Sources, how: Output) -> Result<(), Error> {
 
 /// Whether the process handles the signal, which ends others, or has it wait while it executes a program.
 fn handles_the_signal(pid: i32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let has_it = |set: &str| {
         let set = status.lines().find_map(|line| line.strip_prefix(set)).unwrap_or_default();
         u64::from_str_radix(set.trim(), 16).is_ok_and(|set| set & (1 << (UPGRADE as i32 - 1)) != 0)

@@ -34,6 +34,7 @@ use super::cgroup;
 use super::invocation::{EXEC, EXIT_USAGE, SELF_EXE, VERB};
 use super::protocol::{Launch, Millis};
 use super::relay::Writers;
+use super::tree::kernel_text;
 use crate::{
     config::{Identity, Limits},
     memory_file::file_in_memory,
@@ -321,7 +322,7 @@ pub(super) const NO_TIME: &str = "the lease leaves no time to run and stop the j
 /// the job as well, perhaps its stop signal. `exec` restores the default action of signals that have a handler.
 fn reset_ignored_signals() -> Result<(), String> {
     let failed = |error: io::Error| format!("can't reset ignored signals: {error}");
-    let status = fs::read_to_string("/proc/self/status").map_err(failed)?;
+    let status = kernel_text("/proc/self/status").map_err(failed)?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
     let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap_or_default();
     for number in (1..=64).filter(|number| ignored & (1 << (number - 1)) != 0) {

@@ -8,6 +8,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::tree::kernel_text;
+
 /// The line of each of these files that has the count.
 const COUNT: &str = "oom_kill ";
 
@@ -39,7 +41,7 @@ pub(super) struct OomKills {
 impl OomKills {
     /// Of the memory cgroup at `cgroup`, or else of the nearest one above this process.
     pub(super) fn of(cgroup: Option<&Path>) -> OomKills {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let text = |path: &str| kernel_text(path).unwrap_or_default();
         let own = candidates(&text("/proc/self/mountinfo"), &text("/proc/self/cgroup"));
         let file = cgroup.map(|dir| dir.join("memory.events")).into_iter().chain(own);
         let file = file.into_iter().find(|file| count(file).is_some());

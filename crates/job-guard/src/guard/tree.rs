@@ -37,7 +37,7 @@ impl Process {
     /// # Errors
     /// If it can't be determined whether there is one.
     pub(crate) fn read(pid: Pid) -> io::Result<Option<Process>> {
-        match with_reserve(|| fs::read_to_string(format!("/proc/{pid}/stat"))) {
+        match with_reserve(|| kernel_text(&format!("/proc/{pid}/stat"))) {
             Ok(stat) => parse_stat(&stat).map(Some).ok_or_else(|| {
                 io::Error::new(
                     io::ErrorKind::InvalidData,
@@ -125,6 +125,11 @@ pub(crate) fn read(pid: Pid, file: &str) -> io::Result<Option<Vec<u8>>> {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) => unless_gone(error).map(|()| None),
     }
+}
+
+/// A file of the kernel. The names of processes and of mounts in it can be any bytes.
+pub(crate) fn kernel_text(path: &str) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The numbers of all processes.
@@ -371,6 +376,8 @@ pub(super) fn with_reserve<T>(look: impl Fn() -> io::Result<T>) -> io::Result<T>
 mod tests {
     use super::*;
     use nix::sys::signal::{Signal, kill};
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
     use std::process::Command;
 
     #[test]
@@ -385,6 +392,18 @@ mod tests {
         assert_eq!(process.started, 99);
         assert!(!process.is_dead());
         assert_eq!(parse_stat("42 (cut"), None);
+    }
+
+    #[test]
+    fn a_name_can_be_any_bytes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let program = dir.path().join(OsStr::from_bytes(b"x\xff"));
+        std::os::unix::fs::symlink("/bin/sleep", &program).expect("a link");
+        let mut child = Command::new(&program).arg("1000").spawn().expect("spawn");
+        let found = Process::read(Pid::from_raw(child.id().cast_signed()));
+        child.kill().expect("it lives");
+        child.wait().expect("ended");
+        assert!(found.expect("readable").is_some_and(|process| !process.is_dead()));
     }
 
     #[test]

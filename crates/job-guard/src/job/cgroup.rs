@@ -1,9 +1,10 @@
 //! The cgroup v2 subtree that a service manager has delegated to this process.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
+
+use crate::guard::tree::kernel_text;
 
 /// The cgroup of a service unit's worker, below that of the unit: the unit's own may then have controllers for the jobs, which
 /// the kernel refuses to a cgroup with processes (DelegateSubgroup= of systemd).
@@ -24,7 +25,7 @@ pub fn delegated_cgroup() -> Result<PathBuf, String> {
 pub fn delegated_to(process: &str) -> Result<PathBuf, String> {
     let read = |file: &str| {
         let path = format!("/proc/{process}/{file}");
-        fs::read_to_string(&path).map_err(|error| format!("can't read {path}: {error}"))
+        kernel_text(&path).map_err(|error| format!("can't read {path}: {error}"))
     };
     let dir =
         locate(&read("mountinfo")?, &read("cgroup")?).ok_or("it is not in the cgroup of a service unit")?;
