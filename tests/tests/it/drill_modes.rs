@@ -225,12 +225,14 @@ async fn a_killed_job_is_seen_from_both_sites(driver: Driver) {
     let dir = tempfile::tempdir().unwrap();
     // The service as users see it: the main process of the job, by its pid.
     let served = served_file(dir.path());
-    let probe = format!("kill -0 $(cat {})", served.display());
+    // In the directory of the job.
+    let probe = "kill -0 $(cat served)";
     let setup = Setup::new(driver)
         .set("job.orders.drill.allow", vec!["kill-job"])
         .set("job.orders.restart.backoff", "1s")
         .set("job.orders.drill.probe.kind", "exec")
-        .set("job.orders.drill.probe.command", ["sh", "-c", &probe].map(str::to_owned).to_vec())
+        .set("job.orders.working_dir", dir.path().to_str().unwrap())
+        .set("job.orders.drill.probe.command", ["sh", "-c", probe].map(str::to_owned).to_vec())
         .set("job.orders.drill.probe.timeout", "5s");
     let mut cluster = Cluster::of(setup).await;
     let leader = cluster.settled().await;

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, future::pending, pin::pin, time::Duration};
 
 use election_core::strategy::in_words;
-use job_guard::{OneShot, ProcessState, ProcessStatus, probe_once};
+use job_guard::{ProcessState, ProcessStatus, probe_once};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -24,6 +24,7 @@ use crate::{
     logging,
     mask::mask,
     wall::{ms, unix_ms},
+    worker::job::beside,
     znodes::{DrillAnswer, DrillOrder, DrillProbes, DrillState, drills},
 };
 
@@ -273,11 +274,8 @@ impl<'a> Run<'a> {
         };
         let slot = &self.drills.slot;
         let spec = slot.spec();
-        let command = OneShot {
-            env: slot.env_of_member().of_member(&spec.env, "prober"),
-            run_as: spec.user_of(Helper::DrillProbe),
-            ..OneShot::new(format!("job {} drill probe", slot.name()))
-        };
+        let env = slot.env_of_member().of_member(&spec.env, "prober");
+        let command = beside(&spec, "drill probe", spec.user_of(Helper::DrillProbe), env);
         self.answer.lock().probes = Some(DrillProbes::new(&target(&probe), interval, self.after_ms()));
         loop {
             let next = Instant::now() + interval;

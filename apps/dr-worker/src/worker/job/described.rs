@@ -108,7 +108,7 @@ impl JobSpec {
 }
 
 /// A command beside the job, with the job's directory and privileges.
-pub(super) fn beside(
+pub(crate) fn beside(
     spec: &JobSpec,
     name: &str,
     run_as: Option<RunAs>,

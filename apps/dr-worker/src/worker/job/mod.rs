@@ -23,7 +23,7 @@ mod shown_line;
 mod standby;
 
 pub use described::new_guards;
-pub(crate) use described::{guards_in, work_time};
+pub(crate) use described::{beside, guards_in, work_time};
 pub use env::JobEnv;
 pub(crate) use env::variables;
 pub use error::{HookProblem, JobError};
