@@ -387,8 +387,10 @@ fn a_job_in_a_cgroup_is_ended_with_it() {
     assert!(!root.0.join("job-orders/of").exists(), "it is another cgroup");
     // As the job can.
     std::fs::create_dir_all(root.0.join("job-orders/of/the/job")).expect("made");
+    // Before the cgroup is read, for the naps come and go.
+    let living = tree.living();
     let inside = std::fs::read_to_string(root.0.join("job-orders/cgroup.procs")).expect("the cgroup");
-    for (pid, name) in tree.living() {
+    for (pid, name) in living {
         assert!(
             inside.lines().any(|line| line == pid.to_string()) || name_of(pid).is_none(),
             "{name} is not inside"
