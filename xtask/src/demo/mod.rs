@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if args.keep {
-        print!("\n{}", stage.what_to_try());
+        print!("\n{}", stage.what_to_try()?);
         // Until Ctrl-C.
         std::future::pending::<()>().await;
     }

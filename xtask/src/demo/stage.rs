@@ -1,13 +1,14 @@
 //! All processes of the demo, and their end.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tempfile::TempDir;
-use zk_testkit::{PortReservation, Servers, write_program};
+use zk_testkit::{PortReservation, Servers};
 
 use super::ledger::Ledger;
 use super::operator::{self, Operator};
@@ -138,14 +139,16 @@ impl Stage {
     }
 
     /// For `--keep`.
-    pub(crate) fn what_to_try(&self) -> String {
+    pub(crate) fn what_to_try(&self) -> anyhow::Result<String> {
         // A short name for the program with its options.
         let script = self.dir.path().join("dr-worker");
         let words: Vec<String> = std::iter::once(self.operator.program.display().to_string())
             .chain(self.operator.options.iter().cloned())
             .map(|word| format!("'{}'", word.replace('\'', r"'\''")))
             .collect();
-        write_program(&script, &format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")));
+        std::fs::write(&script, format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")))
+            .with_context(|| format!("cannot write {}", script.display()))?;
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
         let script = script.display();
 
         let mut text = format!(
@@ -165,7 +168,7 @@ impl Stage {
              curl -i http://{}/leader\n",
             self.workers[0].http
         ));
-        text
+        Ok(text)
     }
 
     /// Ends all processes.

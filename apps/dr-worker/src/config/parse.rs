@@ -152,7 +152,12 @@ impl Node {
                 table.iter().map(|(key, value)| (key.to_owned(), self.converted(value))).collect(),
             ),
         };
-        Self { value, ..self.clone() }
+        Self {
+            value,
+            origin: self.origin.clone(),
+            key_origin: self.key_origin.clone(),
+            outlived: self.outlived,
+        }
     }
 }
 
