@@ -131,11 +131,16 @@ type Chain = Vec<(usize, usize)>;
 
 impl<'a> State<'a> {
     fn new(nodes: &'a [Node], elections: &'a [Election]) -> Self {
-        // Of several with one name the first one counts: it is collected last.
-        let by_id: BTreeMap<_, _> = nodes.iter().rev().map(|node| (&node.member, node)).collect();
+        let mut by_id = BTreeMap::new();
+        for node in nodes {
+            by_id.entry(&node.member).or_insert(node);
+        }
         let nodes: Vec<_> = by_id.into_values().collect();
         let number = |id: &MemberId| nodes.binary_search_by(|node| node.member.cmp(id)).ok();
-        let by_name: BTreeMap<_, _> = elections.iter().rev().map(|e| (e.name.as_str(), e)).collect();
+        let mut by_name = BTreeMap::new();
+        for election in elections {
+            by_name.entry(election.name.as_str()).or_insert(election);
+        }
         let elections: Vec<_> = by_name.into_values().collect();
         let fit = elections
             .iter()

@@ -71,6 +71,12 @@ pub fn parsed<'de, D: Deserializer<'de>, T>(
     from.deserialize_str(Text(what, parse))
 }
 
+/// A text that is not empty.
+pub(crate) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let name = String::deserialize(from)?;
+    if name.trim().is_empty() { Err(D::Error::custom(EMPTY)) } else { Ok(name) }
+}
+
 /// An array in which nothing is listed twice.
 pub(crate) fn distinct<'de, D: Deserializer<'de>, T>(from: D) -> Result<Vec<T>, D::Error>
 where

@@ -18,6 +18,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a table such as { job = \"db\", place = \"site\" }")]
 pub struct WithJob {
+    #[serde(deserialize_with = "crate::types::name")]
     job: String,
     #[serde(default)]
     place: Within,
@@ -217,6 +218,13 @@ mod tests {
 
     fn pipeline(stage: &WithJob) -> Pipeline {
         Pipeline::new().filter(stage.clone()).compare(stage.clone())
+    }
+
+    #[test]
+    fn it_names_a_job() {
+        let read = |job: &str| serde_json::from_value::<WithJob>(serde_json::json!({ "job": job }));
+        assert!(read("db").is_ok());
+        assert!(read(" ").unwrap_err().to_string().contains("it is empty"));
     }
 
     #[test]

@@ -128,6 +128,15 @@ fn what_is_to_stay_stays_and_what_nobody_can_lead_is_said() {
 
 /// node-00 leads four that node-02 can't; node-01 leads one that it could give to node-02.
 #[test]
+fn of_several_with_one_name_the_first_one_counts() {
+    let (first, elections) = (nodes(&[5, 1]), led_by(vec![Some(0); 12]));
+    let twice: Vec<_> = first.iter().cloned().chain(nodes(&[1, 5])).collect();
+    let led_twice: Vec<_> = elections.iter().cloned().chain(led_by(vec![Some(1); 12])).collect();
+    let even = FairShare { at_most: 9 };
+    assert_eq!(even.plan(&twice, &led_twice), even.plan(&first, &elections));
+}
+
+#[test]
 fn one_makes_room_for_another() {
     let nodes = nodes(&[1, 1, 1]);
     let mut elections = led_by([Some(0), Some(0), Some(0), Some(1), Some(1)]);
