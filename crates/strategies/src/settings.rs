@@ -142,7 +142,7 @@ struct Failed {
     tag: Option<&'static str>,
 }
 
-/// What stands for a value that is required and did not fit: each in turn.
+/// The substitutes for a required value that did not fit, each in turn.
 static PLACEHOLDERS: LazyLock<[Value; 4]> = LazyLock::new(|| [json!("x"), json!(1), json!([]), json!({})]);
 
 impl Failed {

@@ -45,7 +45,7 @@ const SPOILS: [(&str, &str, Spoil); 34] = [
     ("leader-in-time", "nobody leads at the end", nobody_leads_at_the_end),
     (
         "leader-in-time",
-        "nobody leads while the machine stalls every five seconds",
+        "there is no leader while the machine stalls every five seconds",
         nobody_leads_and_it_stalls,
     ),
     ("moves-have-causes", "a move without a fault", no_fault),

@@ -468,7 +468,7 @@ macro_rules! choice {
 
         impl $name {
             /// Its word in the configuration.
-            #[allow(dead_code, reason = "nobody asks for the words of some")]
+            #[allow(dead_code, reason = "the words of some choices are only read")]
             $vis fn as_str(self) -> &'static str {
                 $crate::config::parse::Words::word(&self)
             }

@@ -81,7 +81,7 @@ impl Settings<'_> {
     }
 }
 
-/// What a name stands for, with the name.
+/// The definition of a name, with the name.
 pub(super) type Found<T> = (&'static str, Factory<T>);
 
 /// What a policy can name.
